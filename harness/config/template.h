@@ -1,0 +1,61 @@
+/* Templates: templates/NAME/kernel.cu + templates/NAME/space.lua. The checked table of space.lua as C.
+ * Owns the Lua state in which `valid` runs; nothing else of the program calls Lua code after loading. */
+#ifndef TERN_CONFIG_TEMPLATE_H
+#define TERN_CONFIG_TEMPLATE_H
+
+#include "config/gpu.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "formats/format.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TERN_MAX_PARAMS 24
+#define TERN_MAX_PARAM_VALUES 32
+
+struct tern_param {
+    char name[32];  /* upper case: BLOCK_M */
+    char doc[160];  /* meaning and limits */
+    int64_t values[TERN_MAX_PARAM_VALUES];
+    size_t value_count;
+    int64_t fallback; /* value of the template's default candidate */
+};
+
+struct tern_problem_shape { /* what `valid` may ask about */
+    const struct tern_format *format;
+    int64_t m, n, k;
+};
+
+struct tern_template {
+    char name[40], dir[512];
+    char op[16];           /* linear-a16 */
+    char summary[200];
+    char layout[32];       /* formats/layout.h */
+    char unit[16];         /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
+    char entry[64];        /* extern "C" symbol */
+    bool families[2];      /* by enum tern_family */
+    int bits[4];           /* 0-terminated list of supported code widths */
+    bool exact_weights;    /* default exactness; a parameter ROUND_WEIGHTS = 1 makes a candidate TERN_ROUNDED_WEIGHTS */
+    int min_cc;
+    int64_t m_min, m_max;
+    double efficiency;     /* prior of the cost model: share of the limit the family reaches on large problems, 0..1 */
+    struct tern_param params[TERN_MAX_PARAMS];
+    size_t param_count;    /* declared order */
+    char grid[3][192], block[192], smem[192], workspace[192], cluster[64]; /* expressions; "" where absent (cluster: x size) */
+    struct tern_sandbox *lua;
+    char hash[TERN_HASH_CHARS]; /* of kernel.cu and space.lua */
+};
+
+/* Loads one template folder, or all of them (name order). Schema errors give file:line or file: key. */
+enum tern_status tern_template_load(const char *dir, struct tern_template *out, struct tern_error *err);
+enum tern_status tern_templates_load_all(struct tern_template **templates, size_t *count, struct tern_error *err);
+void tern_template_free(struct tern_template *t);
+void tern_templates_free(struct tern_template *templates, size_t count);
+
+/* Asks space.lua's valid(p, problem, gpu) about one candidate. *valid false comes with a reason. An error only if Lua fails. */
+enum tern_status tern_template_valid(const struct tern_template *t, const int64_t *values,
+                                     const struct tern_problem_shape *problem, const struct tern_gpu *gpu, bool *valid,
+                                     char *reason, size_t reason_size, struct tern_error *err);
+
+#endif

@@ -1,0 +1,49 @@
+/* Result rows: what is known of one problem at the end, as the store keeps it and tables, JSON, CSV and exports show it.
+ * Plain data shared by store and output, which may not include each other. */
+#ifndef TERN_CORE_RESULT_H
+#define TERN_CORE_RESULT_H
+
+#include "core/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Times are microseconds of one launch: median and the ends of its 95 % interval. A planned row has none: NAN. */
+struct tern_result {
+    char gpu[32];  /* configs/gpus name, e.g. "h200" */
+    char arch[16]; /* "sm_90a" */
+    bool planned;  /* compiled and ranked only; every time below is NAN except predicted_us */
+    char format[40], op[16], shapes[32], layer[32];
+    int64_t m, n, k;
+    int64_t layer_count; /* how often the layer occurs in the model */
+    char template_name[40], layout[32];
+    char params[256];    /* "BLOCK_M=16 STAGES=4 ...": declared order */
+    double us, us_lo, us_hi;
+    double p_best;       /* probability that no other finalist is faster */
+    char baseline[40];   /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
+    double baseline_us;
+    double dequant_us;   /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
+    double speedup, speedup_lo, speedup_hi; /* baseline / winner */
+    double limit_us, pct_of_limit;          /* 100 * limit / us */
+    double predicted_us;                    /* cost model */
+    /* what a launch needs; expressions in the arithmetic of config/expr.h */
+    char entry[64];
+    char grid[3][192], block[192], smem[192], workspace[192], cluster[64];
+    char build_key[TERN_HASH_CHARS], cubin_hash[TERN_HASH_CHARS], template_hash[TERN_HASH_CHARS];
+    int64_t registers, static_smem_bytes, spill_bytes;
+    int64_t min_m, max_m; /* M for which the template is valid */
+};
+
+struct tern_results {
+    struct tern_result *rows;
+    size_t count, capacity;
+};
+
+/* Appends a copy. */
+void tern_results_add(struct tern_results *list, const struct tern_result *row);
+/* Sorts by gpu, shapes, format, op, then layer in order of first appearance (qkv, o, gate_up, down), then m. */
+void tern_results_sort(struct tern_results *list);
+void tern_results_free(struct tern_results *list);
+
+#endif

@@ -1,0 +1,58 @@
+/* Backends: one table of functions for everything that runs kernels. cuda (driver API by dlopen), emu (CPU).
+ * A backend is used by worker processes only; the parent process never loads libcuda. */
+#ifndef TERN_DEVICE_BACKEND_H
+#define TERN_DEVICE_BACKEND_H
+
+#include "core/error.h"
+#include "tern/abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tern_device_info {
+    char name[128], uuid[48];
+    int cc; /* 10*major + minor */
+    int64_t sms, l2_bytes, memory_bytes, smem_block_bytes, smem_sm_bytes, regs_sm, threads_sm, blocks_sm;
+    int driver_version, runtime_version; /* as the driver API reports: 13000 */
+    char driver_name[64];                /* "580.159.04" from NVML, "" if unknown */
+    int sm_clock_mhz, memory_clock_mhz, power_limit_w; /* from NVML; 0 if unknown */
+};
+
+struct tern_launch {
+    void *function;   /* from module_load */
+    int64_t grid[3], block, cluster, smem_bytes;
+    struct tern_args args;
+};
+
+/* Every call that can fail returns tern_status. A *sticky* failure (kernel fault) sets TERN_FAILED with the driver's error name
+ * in err->text; the worker reports it and exits. Out of memory is TERN_MISSING. */
+struct tern_backend {
+    const char *name; /* "cuda", "emu" */
+    enum tern_status (*open)(int ordinal, void **context, struct tern_error *err);
+    void (*close)(void *context);
+    enum tern_status (*info)(void *context, struct tern_device_info *out, struct tern_error *err);
+
+    enum tern_status (*alloc)(void *context, size_t bytes, void **pointer, struct tern_error *err); /* >= 256-byte aligned */
+    void (*release)(void *context, void *pointer);
+    enum tern_status (*upload)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
+    enum tern_status (*download)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
+    enum tern_status (*copy)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
+    enum tern_status (*fill)(void *context, void *to, uint32_t word, size_t bytes, struct tern_error *err); /* bytes % 4 == 0 */
+
+    /* Loads a compiled image (cubin, or the path of a shared object for emu) and finds `entry`; raises the dynamic shared
+     * memory limit to smem_bytes. Unload frees it. */
+    enum tern_status (*module_load)(void *context, const void *image, size_t bytes, const char *entry, int64_t smem_bytes,
+                                    void **module, void **function, struct tern_error *err);
+    void (*module_unload)(void *context, void *module);
+
+    /* Launches once; checks the launch's own return code. */
+    enum tern_status (*launch)(void *context, const struct tern_launch *launch, struct tern_error *err);
+    /* Waits; reports faults of earlier launches. */
+    enum tern_status (*synchronize)(void *context, struct tern_error *err);
+};
+
+extern const struct tern_backend tern_backend_cuda;
+extern const struct tern_backend tern_backend_emu;
+
+#endif

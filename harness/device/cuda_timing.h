@@ -1,0 +1,44 @@
+/* Timing on a CUDA device: captured graphs over rotated weight copies, cuBLASLt FP16 baselines, clocks.
+ * Beside backend.h because no other backend may produce a time. Contexts are those of tern_backend_cuda. */
+#ifndef TERN_DEVICE_CUDA_TIMING_H
+#define TERN_DEVICE_CUDA_TIMING_H
+
+#include "device/backend.h"
+
+#define TERN_MAX_COPIES 256
+
+/* A captured graph of several launches, instantiated; replaying it is one sample. */
+struct tern_graph;
+
+/* Captures `count` launches in order (a rotation over weight copies makes them cold). */
+enum tern_status tern_graph_capture(void *context, const struct tern_launch *launches, size_t count, struct tern_graph **graph,
+                                    struct tern_error *err);
+/* Replays once between two events; *us = elapsed / launches in the graph. Checks errors. */
+enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err);
+void tern_graph_free(void *context, struct tern_graph *graph);
+
+/* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace, inputs binary16. */
+struct tern_gemm;
+/* Finds up to 16 heuristic algorithms; fails with TERN_MISSING and a remedy when cuBLASLt is absent. */
+enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, struct tern_gemm **gemm, int *algorithms,
+                                struct tern_error *err);
+/* Captures a graph of `count` GEMMs with algorithm `index` (0 is cuBLASLt's default), one for each w[i]. */
+enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w, void *y,
+                                   size_t count, struct tern_graph **graph, struct tern_error *err);
+/* Captures a graph in which each GEMM is preceded by a launch (dequantise into w_scratch, then multiply): dequantise + cuBLASLt. */
+enum tern_status tern_gemm_capture_after(void *context, struct tern_gemm *gemm, int index, const struct tern_launch *before,
+                                         size_t count, const void *x, const void *w_scratch, void *y, struct tern_graph **graph,
+                                         struct tern_error *err);
+void tern_gemm_close(void *context, struct tern_gemm *gemm);
+
+/* Runs a load of about `seconds` so that clocks settle. */
+enum tern_status tern_cuda_settle(void *context, double seconds, struct tern_error *err);
+
+struct tern_clocks { /* NVML; -1 where unknown */
+    int sm_mhz, memory_mhz, temperature_c, power_w;
+    uint64_t throttle_reasons; /* nvmlClocksEventReasons bits */
+    int other_processes;       /* other compute processes on the device */
+};
+void tern_cuda_clocks(void *context, struct tern_clocks *out);
+
+#endif

@@ -1,0 +1,18 @@
+/* Report: data files, gnuplot scripts run over them (SVG and PNG), one static HTML page. */
+#ifndef TERN_OUTPUT_REPORT_H
+#define TERN_OUTPUT_REPORT_H
+
+#include "core/error.h"
+#include "core/result.h"
+
+struct tern_report_gpu { /* what the roofline needs; filled by the caller from configs/gpus */
+    char name[32], title[64];
+    double memory_gbs, f16_tflops;
+};
+
+/* Writes DIR/data/*.tsv, DIR/*.svg, DIR/*.png, DIR/index.html. Without gnuplot the data and a page without pictures are still
+ * written and TERN_MISSING is returned with the remedy. */
+enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
+                                   struct tern_error *err);
+
+#endif

@@ -1,0 +1,38 @@
+/* Reference results in FP64 and the elementwise bound that decides right or wrong. Host code, independent of device decoders. */
+#ifndef TERN_VERIFY_REFERENCE_H
+#define TERN_VERIFY_REFERENCE_H
+
+#include "formats/weights.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* y = sum_k x*w and scale = sum_k |x*w|, both FP64, for the listed rows of x (i) and rows of W (j):
+ * ref[i*n_cols + j], bound_scale[i*n_cols + j]. x is binary16 [M][K]. Threads: as many as cores. */
+void tern_reference_compute(const struct tern_weights *weights, const uint16_t *x, const int64_t *rows, int64_t n_rows,
+                            const int64_t *cols, int64_t n_cols, double *ref, double *bound_scale);
+
+/* How exactly a template computes; decides the bound. */
+enum tern_exactness {
+    TERN_EXACT_WEIGHTS,  /* scale applied in fp32: weights are exact */
+    TERN_ROUNDED_WEIGHTS /* (q - z) * scale rounded to binary16 once, as cuBLAS on dequantised weights has it */
+};
+
+/* |got - ref| <= tolerance(ref, scale): output rounding 2^-11 |ref| + smallest half step, plus accumulation error and, for
+ * ROUNDED, 2^-11 of sum|x*w|. The formula and its reasons stand in reference.c. Also the constants for device comparison. */
+double tern_reference_tolerance(double ref, double scale, int64_t k, enum tern_exactness exactness);
+
+struct tern_mismatch {
+    int64_t count, checked;
+    int64_t row, col;         /* first mismatch */
+    double got, expected, tolerance;
+    double worst;             /* largest |got - ref| / tolerance seen; NaN counts as infinite */
+};
+
+/* Compares got (binary16, [M][N], leading dimension n) at rows x cols with ref. Written so that NaN fails; checked == 0 fails.
+ * Adds into *mismatch (zero it first). Returns true when nothing differed and at least one element was checked. */
+bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
+                            int64_t n_cols, const double *ref, const double *bound_scale, int64_t k,
+                            enum tern_exactness exactness, struct tern_mismatch *mismatch);
+
+#endif
