@@ -1,0 +1,170 @@
+/* Selection: which tuned row answers for a problem that may never have been tuned.
+ * Any change here has to be made in export_text.c as well; test_output_export.c compares them. */
+#include "output/select.h"
+
+#include "core/str.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNKNOWN_NS (INT64_MAX / 4)
+
+const char *tern_selection_match_name(enum tern_selection_match match) {
+    static const char *const names[] = {"none", "exact", "between", "near", "default"};
+    return names[match];
+}
+
+static int compare_numbers(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int compare_group(const struct tern_result *a, const struct tern_result *b) {
+    int order = strcmp(a->op, b->op);
+    if (!order)
+        order = strcmp(a->format, b->format);
+    if (!order)
+        order = compare_numbers(a->n, b->n);
+    return order ? order : compare_numbers(a->k, b->k);
+}
+
+static int compare_source(const struct tern_result *a, const struct tern_result *b) {
+    int order = strcmp(a->shapes, b->shapes);
+    return order ? order : strcmp(a->layer, b->layer);
+}
+
+static int compare_rows(const void *left, const void *right) {
+    const struct tern_result *a = *(const struct tern_result *const *)left, *b = *(const struct tern_result *const *)right;
+    int order = compare_group(a, b);
+    if (!order)
+        order = compare_source(a, b);
+    return order ? order : compare_numbers(a->m, b->m);
+}
+
+/* Length of the run of rows that starts at `begin` and is alike under `compare`. */
+static size_t run_length(const struct tern_result **rows, size_t begin, size_t end,
+                         int (*compare)(const struct tern_result *, const struct tern_result *)) {
+    size_t i = begin + 1;
+    while (i < end && !compare(rows[begin], rows[i]))
+        i++;
+    return i - begin;
+}
+
+/* Fills a group from rows[begin..end), all of one (op, format, N, K), out of the source with the most rows. */
+static void fill_group(struct tern_selection_group *group, const struct tern_result **rows, size_t begin, size_t end) {
+    size_t best = begin, best_count = 0;
+    for (size_t at = begin; at < end;) {
+        size_t count = run_length(rows, at, end, compare_source);
+        if (count > best_count) {
+            best = at;
+            best_count = count;
+        }
+        at += count;
+    }
+    *group = (struct tern_selection_group){rows[begin]->op, rows[begin]->format, rows[begin]->n, rows[begin]->k, NULL, 0};
+    group->rows = tern_alloc(best_count * sizeof *group->rows);
+    for (size_t i = best; i < best + best_count; i++)
+        if (!group->count || group->rows[group->count - 1]->m != rows[i]->m)
+            group->rows[group->count++] = rows[i];
+}
+
+struct tern_selection_table tern_selection_build(const struct tern_results *results) {
+    struct tern_selection_table table = {0};
+    if (!results->count)
+        return table;
+    const struct tern_result **rows = tern_alloc(results->count * sizeof *rows);
+    size_t count = 0;
+    for (size_t i = 0; i < results->count; i++)
+        if (results->rows[i].template_name[0])
+            rows[count++] = &results->rows[i];
+    qsort(rows, count, sizeof *rows, compare_rows);
+    table.groups = tern_alloc(results->count * sizeof *table.groups);
+    for (size_t at = 0; at < count;) {
+        size_t length = run_length(rows, at, count, compare_group);
+        fill_group(&table.groups[table.count++], rows, at, at + length);
+        at += length;
+    }
+    free(rows);
+    return table;
+}
+
+void tern_selection_free(struct tern_selection_table *table) {
+    for (size_t i = 0; i < table->count; i++)
+        free(table->groups[i].rows);
+    free(table->groups);
+    memset(table, 0, sizeof *table);
+}
+
+int64_t tern_selection_ns(const struct tern_result *row) {
+    double us = row->planned ? row->predicted_us : row->us;
+    return us > 0.0 && us < 1e12 ? (int64_t)llround(us * 1000.0) : UNKNOWN_NS;
+}
+
+bool tern_selection_use_cublas(const struct tern_result *row) { return row->baseline_us < row->us; }
+
+static bool takes(const struct tern_result *row, int64_t m) { return row->min_m <= m && m <= row->max_m; }
+
+/* The row for m inside a group. Neighbours first: the next larger tuned M costs at most its own time, the next smaller one
+ * ceil(m / M) times its own; the cheaper of the two wins, the larger on a tie. Where neither takes m: the nearest larger, then the
+ * nearest smaller that does. */
+static const struct tern_result *find_in_group(const struct tern_selection_group *group, int64_t m, bool *exact) {
+    size_t above = 0;
+    while (above < group->count && group->rows[above]->m < m)
+        above++;
+    *exact = above < group->count && group->rows[above]->m == m && takes(group->rows[above], m);
+    if (*exact)
+        return group->rows[above];
+    const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
+    const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
+    if (high && takes(high, m)) {
+        if (!low || !takes(low, m))
+            return high;
+        int64_t passes = (m - 1) / low->m + 1, low_ns = tern_selection_ns(low);
+        return low_ns < tern_selection_ns(high) / passes ? low : high;
+    }
+    for (size_t i = above; i < group->count; i++)
+        if (takes(group->rows[i], m))
+            return group->rows[i];
+    for (size_t i = above; i-- > 0;)
+        if (takes(group->rows[i], m))
+            return group->rows[i];
+    return NULL;
+}
+
+struct ratio { /* >= 1: the larger of two sizes over the smaller; compared exactly, all sizes < 2^31 */
+    int64_t over, under;
+};
+
+static struct ratio ratio_of(int64_t a, int64_t b) { return a > b ? (struct ratio){a, b} : (struct ratio){b, a}; }
+
+static bool ratio_less(struct ratio a, struct ratio b) { return a.over * b.under < b.over * a.under; }
+
+const struct tern_result *tern_selection_find(const struct tern_selection_table *table, const char *op, const char *format,
+                                              int64_t m, int64_t n, int64_t k, enum tern_selection_match *match) {
+    const struct tern_selection_group *best = NULL;
+    struct ratio best_distance = {0, 1};
+    const int64_t limit = INT64_C(1) << 31;
+    *match = TERN_SELECTION_NONE;
+    if (m <= 0 || n <= 0 || k <= 0 || m >= limit || n >= limit || k >= limit)
+        return NULL;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct tern_selection_group *group = &table->groups[i];
+        if (strcmp(group->op, op ? op : "linear-a16") || strcmp(group->format, format))
+            continue;
+        struct ratio by_n = ratio_of(n, group->n), by_k = ratio_of(k, group->k);
+        struct ratio distance = ratio_less(by_n, by_k) ? by_k : by_n;
+        if (!best || ratio_less(distance, best_distance)) {
+            best = group;
+            best_distance = distance;
+        }
+    }
+    bool exact = false;
+    const struct tern_result *row = best ? find_in_group(best, m, &exact) : NULL;
+    if (!row)
+        return NULL;
+    if (best_distance.over > TERN_SELECT_NEAR_RATIO * best_distance.under)
+        *match = TERN_SELECTION_DEFAULT;
+    else if (best_distance.over != best_distance.under)
+        *match = TERN_SELECTION_NEAR;
+    else
+        *match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;
+    return row;
+}

@@ -1,0 +1,52 @@
+/* Selection: which tuned row answers for a problem that may never have been tuned. Pure functions of result rows.
+ * The exported header holds the same algorithm as text (export_text.c); a test compares the two on random problems. Everything
+ * is integer arithmetic, so that host and exported table agree bit for bit. */
+#ifndef TERN_OUTPUT_SELECT_H
+#define TERN_OUTPUT_SELECT_H
+
+#include "core/result.h"
+
+/* The ratio of N or K up to which a neighbouring shape's choice still means something: 2 octaves. */
+#define TERN_SELECT_NEAR_RATIO 4
+
+/* How good the answer is; the numbers are those of enum tern_match in the exported header. */
+enum tern_selection_match {
+    TERN_SELECTION_NONE,    /* nothing in the table can serve it */
+    TERN_SELECTION_EXACT,   /* this (format, N, K, M) was tuned */
+    TERN_SELECTION_BETWEEN, /* this (format, N, K) was tuned at other M */
+    TERN_SELECTION_NEAR,    /* the nearest tuned (N, K), at most 4x away in either */
+    TERN_SELECTION_DEFAULT, /* the nearest tuned (N, K), farther away: a working kernel, no claim about its speed */
+};
+const char *tern_selection_match_name(enum tern_selection_match match);
+
+/* The rows of one (op, format, N, K), ascending in M, each M once. */
+struct tern_selection_group {
+    const char *op, *format; /* point into the rows */
+    int64_t n, k;
+    const struct tern_result **rows;
+    size_t count;
+};
+
+/* Groups sorted by op, format, n, k. Pointers refer to the results, which must outlive the table unchanged. */
+struct tern_selection_table {
+    struct tern_selection_group *groups;
+    size_t count;
+};
+
+/* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives all
+ * rows of the group (the one with the most M, then the first by shapes and layer name): their layouts may differ, and an engine
+ * keeps one copy of the weights. */
+struct tern_selection_table tern_selection_build(const struct tern_results *results);
+void tern_selection_free(struct tern_selection_table *table);
+
+/* Whole nanoseconds of a row, measured or (planned) predicted; INT64_MAX / 4 where neither is known. */
+int64_t tern_selection_ns(const struct tern_result *row);
+/* True where cuBLASLt on FP16 weights was measured and is faster than the winner. */
+bool tern_selection_use_cublas(const struct tern_result *row);
+
+/* The row to use for a problem, or NULL with match NONE (unknown format, M <= 0, or no kernel of the group takes this M).
+ * op NULL means "linear-a16". */
+const struct tern_result *tern_selection_find(const struct tern_selection_table *table, const char *op, const char *format,
+                                              int64_t m, int64_t n, int64_t k, enum tern_selection_match *match);
+
+#endif
