@@ -33,7 +33,9 @@ static size_t layer_rank(const struct tern_results *list, const char *layer) {
     return layer_order_count + list->count;
 }
 
-static int compare_numbers(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int compare_numbers(int64_t a, int64_t b) {
+    return (a > b) - (a < b);
+}
 
 static int compare_ranked(const void *left, const void *right) {
     const struct ranked *a = left, *b = right;
