@@ -1,0 +1,215 @@
+// Loads and copies of kernels: streaming global loads, asynchronous copies into shared memory, 16-byte shared loads.
+// Owns nothing. Each function has a PTX body and an emulator body; shared memory is always named by a generic pointer.
+// Sizes and alignment: a function that moves B bytes needs addresses that are multiples of B.
+#ifndef TERN_MEMORY_CUH
+#define TERN_MEMORY_CUH
+
+#ifdef TERN_EMULATOR
+#include "emulator/tern_emu.h"
+#include <string.h>
+#endif
+
+// Declares `unsigned char *name` (or an array of that name): this block's dynamic shared memory, 1024-byte aligned.
+#ifdef TERN_EMULATOR
+#define TERN_SHARED_DYNAMIC(name) unsigned char *name = (unsigned char *)tern_emu_dynamic_shared()
+#else
+#define TERN_SHARED_DYNAMIC(name) extern __shared__ __align__(1024) unsigned char name[]
+#endif
+
+#ifdef TERN_EMULATOR
+static inline void tern_emu_check_aligned(const void *address, size_t bytes) {
+    if ((size_t)address % bytes != 0)
+        tern_emu_fault("misaligned access");
+}
+#else
+// 32-bit shared-window address of a generic pointer into shared memory.
+__device__ __forceinline__ unsigned tern_shared_address(const void *shared) {
+    return (unsigned)__cvta_generic_to_shared(shared);
+}
+#endif
+
+// Streaming loads of data that is read once: they do not displace lines of L1. The `_if` forms leave *value alone when
+// `wanted` is false and compile to one predicated instruction instead of a branch around it.
+__device__ __forceinline__ void tern_load_stream_16_if(uint4 *value, const void *global, bool wanted) {
+#ifdef TERN_EMULATOR
+    if (wanted) {
+        tern_emu_check_aligned(global, 16);
+        memcpy(value, global, 16);
+    }
+#else
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+                 "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                 : "+r"(value->x), "+r"(value->y), "+r"(value->z), "+r"(value->w)
+                 : "l"(global), "r"((int)wanted));
+#endif
+}
+
+__device__ __forceinline__ void tern_load_stream_8_if(uint2 *value, const void *global, bool wanted) {
+#ifdef TERN_EMULATOR
+    if (wanted) {
+        tern_emu_check_aligned(global, 8);
+        memcpy(value, global, 8);
+    }
+#else
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];\n}"
+                 : "+r"(value->x), "+r"(value->y)
+                 : "l"(global), "r"((int)wanted));
+#endif
+}
+
+__device__ __forceinline__ void tern_load_stream_4_if(unsigned *value, const void *global, bool wanted) {
+#ifdef TERN_EMULATOR
+    if (wanted) {
+        tern_emu_check_aligned(global, 4);
+        memcpy(value, global, 4);
+    }
+#else
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.L1::no_allocate.u32 %0, [%1];\n}"
+                 : "+r"(*value)
+                 : "l"(global), "r"((int)wanted));
+#endif
+}
+
+// Two bytes, zero extended.
+__device__ __forceinline__ void tern_load_stream_2_if(unsigned *value, const void *global, bool wanted) {
+#ifdef TERN_EMULATOR
+    if (wanted) {
+        tern_emu_check_aligned(global, 2);
+        unsigned short low;
+        memcpy(&low, global, 2);
+        *value = low;
+    }
+#else
+    asm volatile("{\n.reg .pred p;\n.reg .u16 h;\nsetp.ne.s32 p, %2, 0;\ncvt.u16.u32 h, %0;\n"
+                 "@p ld.global.nc.L1::no_allocate.u16 h, [%1];\ncvt.u32.u16 %0, h;\n}"
+                 : "+r"(*value)
+                 : "l"(global), "r"((int)wanted));
+#endif
+}
+
+__device__ __forceinline__ uint4 tern_load_stream_16(const void *global) {
+    uint4 value = {0, 0, 0, 0};
+#ifdef TERN_EMULATOR
+    tern_load_stream_16_if(&value, global, true);
+#else
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(global));
+#endif
+    return value;
+}
+
+__device__ __forceinline__ uint2 tern_load_stream_8(const void *global) {
+    uint2 value = {0, 0};
+#ifdef TERN_EMULATOR
+    tern_load_stream_8_if(&value, global, true);
+#else
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(global));
+#endif
+    return value;
+}
+
+__device__ __forceinline__ unsigned tern_load_stream_4(const void *global) {
+    unsigned value = 0;
+#ifdef TERN_EMULATOR
+    tern_load_stream_4_if(&value, global, true);
+#else
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(value) : "l"(global));
+#endif
+    return value;
+}
+
+__device__ __forceinline__ unsigned tern_load_stream_2(const void *global) {
+#ifdef TERN_EMULATOR
+    unsigned value = 0;
+    tern_load_stream_2_if(&value, global, true);
+    return value;
+#else
+    unsigned short value;
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(value) : "l"(global));
+    return value;
+#endif
+}
+
+__device__ __forceinline__ uint4 tern_shared_load_16(const void *shared) {
+    uint4 value;
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 16);
+    memcpy(&value, shared, 16);
+#else
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(tern_shared_address(shared))
+                 : "memory");
+#endif
+    return value;
+}
+
+__device__ __forceinline__ void tern_shared_store_16(void *shared, uint4 value) {
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 16);
+    memcpy(shared, &value, 16);
+#else
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(tern_shared_address(shared)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+#endif
+}
+
+// Asynchronous copy of BYTES (4, 8 or 16) from global to shared memory. `wanted` false writes zeros and reads nothing.
+// 16-byte copies bypass L1. Below compute capability 8.0 it is a load and a store. The emulator copies at once.
+template <int BYTES> __device__ __forceinline__ void tern_cp_async(void *shared, const void *global, bool wanted) {
+    static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, BYTES);
+    if (wanted) {
+        tern_emu_check_aligned(global, BYTES);
+        memcpy(shared, global, BYTES);
+    } else {
+        memset(shared, 0, BYTES);
+    }
+#elif __CUDA_ARCH__ >= 800
+    unsigned to = tern_shared_address(shared);
+    int source_bytes = wanted ? BYTES : 0;
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(global), "r"(source_bytes) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :
+                     : "r"(to), "l"(global), "n"(BYTES), "r"(source_bytes)
+                     : "memory");
+#else
+    unsigned to = tern_shared_address(shared);
+    if constexpr (BYTES == 16) {
+        uint4 value = {0, 0, 0, 0};
+        if (wanted)
+            value = *(const uint4 *)global;
+        tern_shared_store_16(shared, value);
+    } else if constexpr (BYTES == 8) {
+        uint2 value = {0, 0};
+        if (wanted)
+            value = *(const uint2 *)global;
+        asm volatile("st.shared.v2.u32 [%0], {%1, %2};" : : "r"(to), "r"(value.x), "r"(value.y) : "memory");
+    } else {
+        unsigned value = wanted ? *(const unsigned *)global : 0u;
+        asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(value) : "memory");
+    }
+#endif
+}
+
+// Closes the group of copies that this thread started since the last commit.
+__device__ __forceinline__ void tern_cp_async_commit() {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+
+// Waits until at most LEFT of this thread's committed groups are unfinished; a barrier must follow before other threads read.
+template <int LEFT> __device__ __forceinline__ void tern_cp_async_wait() {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
+#endif
+}
+
+#endif

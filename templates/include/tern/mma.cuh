@@ -1,0 +1,176 @@
+// Matrix instructions of one warp: mma.sync for f16 and s8, and ldmatrix, each with a PTX body and an emulator body.
+//
+// Fragments (lane = 4*g + t, g in 0..7, t in 0..3), as in the PTX manual, "Matrix fragments for mma.m16n8k16":
+//   A (16 x 16 f16): a[0] row g, k 2t..2t+1; a[1] row g+8, same k; a[2] row g, k 2t+8..; a[3] row g+8, k 2t+8..
+//   B (16 x 8 f16):  b0 k 2t..2t+1, column g; b1 k 2t+8..2t+9, column g
+//   C, D (16 x 8):   d[0], d[1] row g, columns 2t, 2t+1; d[2], d[3] row g+8
+//   A (16 x 32 s8):  a[0] row g, k 4t..4t+3; a[1] row g+8; a[2] row g, k 4t+16..; a[3] row g+8, k 4t+16..; B alike.
+// All 32 lanes must call. Compute capability 7.5 has no k16 instruction: two k8 ones take its place.
+#ifndef TERN_MMA_CUH
+#define TERN_MMA_CUH
+
+#ifdef TERN_EMULATOR
+#include "emulator/tern_emu.h"
+#include <math.h>
+#include <string.h>
+
+// Value of a binary16 by its bits. Inf and NaN included.
+static inline float tern_emu_half_value(unsigned bits) {
+    int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
+    float magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
+                      : exponent == 0 ? ldexpf((float)mantissa, -24)
+                                      : ldexpf((float)(mantissa + 1024), exponent - 25);
+    return bits & 0x8000u ? -magnitude : magnitude;
+}
+
+struct tern_emu_mma_lane {
+    unsigned a[4], b[2];
+};
+
+// Element (row, k) of A and (k, column) of B of a 16-bit fragment set.
+static inline float tern_emu_a_f16(const struct tern_emu_mma_lane *all, int row, int k) {
+    const struct tern_emu_mma_lane *lane = all + 4 * (row & 7) + (k & 7) / 2;
+    return tern_emu_half_value(lane->a[(row >> 3) + 2 * (k >> 3)] >> 16 * (k & 1) & 0xFFFFu);
+}
+static inline float tern_emu_b_f16(const struct tern_emu_mma_lane *all, int k, int column) {
+    const struct tern_emu_mma_lane *lane = all + 4 * column + (k & 7) / 2;
+    return tern_emu_half_value(lane->b[k >> 3] >> 16 * (k & 1) & 0xFFFFu);
+}
+static inline int tern_emu_a_s8(const struct tern_emu_mma_lane *all, int row, int k) {
+    const struct tern_emu_mma_lane *lane = all + 4 * (row & 7) + (k & 15) / 4;
+    return (int)(signed char)(lane->a[(row >> 3) + 2 * (k >> 4)] >> 8 * (k & 3) & 0xFFu);
+}
+static inline int tern_emu_b_s8(const struct tern_emu_mma_lane *all, int k, int column) {
+    const struct tern_emu_mma_lane *lane = all + 4 * column + (k & 15) / 4;
+    return (int)(signed char)(lane->b[k >> 4] >> 8 * (k & 3) & 0xFFu);
+}
+#endif
+
+// d = a * b + c, m16n8k16, f16 operands, f32 accumulators. d may be c.
+__device__ __forceinline__ void tern_mma_f16_into(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1,
+                                                  const float (&c)[4]) {
+#ifdef TERN_EMULATOR
+    struct tern_emu_mma_lane mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}}, all[32];
+    tern_emu_exchange(&mine, sizeof mine, all);
+    int lane = tern_emu_lane();
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        double sum = c[i];
+        for (int k = 0; k < 16; k++)
+            sum += (double)tern_emu_a_f16(all, row, k) * (double)tern_emu_b_f16(all, k, column);
+        d[i] = (float)sum;
+    }
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%10, %11, %12, %13};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#else
+    asm volatile("{\n.reg .f32 h<4>;\n"
+                 "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {h0, h1, h2, h3}, {%4, %5}, {%8}, {%10, %11, %12, %13};\n"
+                 "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%6, %7}, {%9}, {h0, h1, h2, h3};\n}"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#endif
+}
+
+// c += a * b.
+__device__ __forceinline__ void tern_mma_f16(float (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
+    tern_mma_f16_into(c, a, b0, b1, c);
+}
+
+// d = a * b: saves clearing the accumulators at the start of a group.
+__device__ __forceinline__ void tern_mma_f16_first(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1) {
+    const float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    tern_mma_f16_into(d, a, b0, b1, zero);
+}
+
+// c += a * b, m16n8k32, s8 operands, s32 accumulators (wrapping). Compute capability 8.0 and later.
+__device__ __forceinline__ void tern_mma_s8(int (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
+#ifdef TERN_EMULATOR
+    struct tern_emu_mma_lane mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}}, all[32];
+    tern_emu_exchange(&mine, sizeof mine, all);
+    int lane = tern_emu_lane();
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        for (int k = 0; k < 32; k++)
+            c[i] += tern_emu_a_s8(all, row, k) * tern_emu_b_s8(all, k, column);
+    }
+#else
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+#ifdef TERN_EMULATOR
+// Matrices of 8 x 8 16-bit elements; lane 8*j + r names the 16-byte row r of matrix j.
+static inline void tern_emu_ldmatrix(unsigned *out, int matrices, const void *row, bool transpose) {
+    const void *rows[32];
+    tern_emu_exchange(&row, sizeof row, rows);
+    int lane = tern_emu_lane();
+    for (int j = 0; j < matrices; j++) {
+        out[j] = 0;
+        for (int e = 0; e < 2; e++) {
+            int r = transpose ? 2 * (lane % 4) + e : lane / 4, c = transpose ? lane / 4 : 2 * (lane % 4) + e;
+            const unsigned char *at = (const unsigned char *)rows[8 * j + r];
+            if ((size_t)at % 16 != 0)
+                tern_emu_fault("ldmatrix: row address is not a multiple of 16");
+            unsigned short element;
+            memcpy(&element, at + 2 * c, 2);
+            out[j] |= (unsigned)element << 16 * e;
+        }
+    }
+}
+#endif
+
+// Loads four 8 x 8 matrices: out[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of row l/4 of matrix j; lane 8*j + r gives the
+// shared-memory address of row r of matrix j.
+__device__ __forceinline__ void tern_ldmatrix_x4(unsigned (&out)[4], const void *row) {
+#ifdef TERN_EMULATOR
+    tern_emu_ldmatrix(out, 4, row, false);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
+// The same, each matrix transposed.
+__device__ __forceinline__ void tern_ldmatrix_x4_trans(unsigned (&out)[4], const void *row) {
+#ifdef TERN_EMULATOR
+    tern_emu_ldmatrix(out, 4, row, true);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
+// Two matrices; lanes 0..15 give the row addresses (the others' are ignored but must be valid numbers).
+__device__ __forceinline__ void tern_ldmatrix_x2(unsigned (&out)[2], const void *row) {
+#ifdef TERN_EMULATOR
+    tern_emu_ldmatrix(out, 2, row, false);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
+__device__ __forceinline__ void tern_ldmatrix_x2_trans(unsigned (&out)[2], const void *row) {
+#ifdef TERN_EMULATOR
+    tern_emu_ldmatrix(out, 2, row, true);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(out[0]), "=r"(out[1])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+#endif
+}
+
+#endif
