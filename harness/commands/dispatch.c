@@ -1,0 +1,190 @@
+/* What export and select share: result rows from the database, and a row's launch as C text or as numbers. */
+#include "commands/dispatch.h"
+
+#include "config/expr.h"
+#include "core/file.h"
+#include "formats/format.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BINDINGS 48
+
+/* Parameters of a row by name; the names point into `words`. */
+struct bindings {
+    struct tern_binding items[MAX_BINDINGS];
+    size_t count;
+    struct tern_strs words;
+};
+
+static enum tern_status bind(struct bindings *b, const char *name, int64_t value, struct tern_error *err) {
+    if (b->count == MAX_BINDINGS)
+        return tern_error_set(err, TERN_INTERNAL, "more than %d launch parameters", MAX_BINDINGS);
+    b->items[b->count++] = (struct tern_binding){name, value};
+    return TERN_OK;
+}
+
+/* "BLOCK_M=16 STAGES=4" */
+static enum tern_status bind_params(struct bindings *b, const char *params, struct tern_error *err) {
+    tern_strs_split(&b->words, params, ' ');
+    for (size_t i = 0; i < b->words.count; i++) {
+        char *equals = strchr(b->words.items[i], '=');
+        int64_t value = 0;
+        if (!equals || !tern_str_parse_int(equals + 1, INT64_MIN, INT64_MAX, &value))
+            return tern_error_set(err, TERN_INTERNAL, "parameters \"%s\": expected NAME=NUMBER", params);
+        *equals = 0;
+        enum tern_status status = bind(b, b->words.items[i], value, err);
+        if (status)
+            return status;
+    }
+    return TERN_OK;
+}
+
+/* Lists what there is, so that a mistyped selection is repaired at once. */
+static void hint_contents(struct tern_store *store, struct tern_error *err) {
+    struct tern_results all = {0};
+    struct tern_str text = {0};
+    if (tern_store_winners(store, NULL, NULL, &all, NULL) == TERN_OK) {
+        tern_results_sort(&all);
+        for (size_t i = 0; i < all.count; i++) {
+            const struct tern_result *row = &all.rows[i], *last = i ? row - 1 : NULL;
+            if (!last || strcmp(last->gpu, row->gpu) || strcmp(last->shapes, row->shapes))
+                tern_str_printf(&text, "%s--gpu %s --shapes %s", text.length ? ", " : "", row->gpu, row->shapes);
+        }
+        if (text.length)
+            tern_error_hint(err, "it holds: %s", text.data);
+        else
+            tern_error_hint(err, "it holds no winner yet: run `tune --gpu G --shapes S` first");
+    }
+    tern_str_free(&text);
+    tern_results_free(&all);
+}
+
+/* "configs/shapes/qwen7b.lua" and "qwen7b.lua" name the same model as "qwen7b". */
+static const char *plain_name(const char *name, char *out, size_t size) {
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    if (!name)
+        return NULL;
+    tern_str_copy(out, size, slash ? slash + 1 : name);
+    size_t length = strlen(out);
+    if (length > 4 && !strcmp(out + length - 4, ".lua"))
+        out[length - 4] = 0;
+    return out;
+}
+
+enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char *shapes, struct tern_results *rows,
+                                    struct tern_error *err) {
+    struct tern_store *store = NULL;
+    char gpu_name[64], shapes_name[64];
+    enum tern_status status;
+    if (!tern_file_exists(db)) {
+        tern_error_set(err, TERN_USAGE, "database %s does not exist", db);
+        tern_error_hint(err, "run `tune --gpu G --shapes S` first, or name another one with --db PATH");
+        return TERN_USAGE;
+    }
+    status = tern_store_open(db, TERN_STORE_READ, &store, err);
+    if (status)
+        return status;
+    status = tern_store_winners(store, plain_name(gpu, gpu_name, sizeof gpu_name),
+                                plain_name(shapes, shapes_name, sizeof shapes_name), rows, err);
+    if (!status && !rows->count) {
+        status = tern_error_set(err, TERN_USAGE, "%s holds no winner for gpu %s, shapes %s", db, gpu ? gpu : "(any)",
+                                shapes ? shapes : "(any)");
+        hint_contents(store, err);
+    }
+    tern_results_sort(rows);
+    tern_store_close(store);
+    return status;
+}
+
+static enum tern_status print_one(const char *text, const struct bindings *b, struct tern_str *out, struct tern_error *err) {
+    struct tern_expr *expr = NULL;
+    if (!text[0])
+        return TERN_OK;
+    enum tern_status status = tern_expr_parse(text, &expr, err);
+    if (!status)
+        status = tern_expr_print_c(expr, b->items, b->count, out, err);
+    tern_expr_free(expr);
+    return status;
+}
+
+enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err) {
+    struct bindings b = {0};
+    struct tern_format format;
+    memset(out, 0, sizeof *out);
+    enum tern_status status = tern_format_parse(row->format, &format, err);
+    if (status)
+        goto out;
+    out->group_size = format.group > 0 ? format.group : 0;
+    status = bind_params(&b, row->params, err);
+    if (!status)
+        status = bind(&b, "BITS", format.bits, err);
+    const struct {
+        const char *text;
+        struct tern_str *into;
+    } parts[] = {{row->grid[0], &out->grid[0]}, {row->grid[1], &out->grid[1]},     {row->grid[2], &out->grid[2]},
+                 {row->block, &out->block},     {row->smem, &out->smem},           {row->workspace, &out->workspace},
+                 {row->cluster, &out->cluster}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++)
+        status = print_one(parts[i].text, &b, parts[i].into, err);
+    if (status)
+        tern_error_prefix(err, "launch of %s: ", row->template_name);
+out:
+    tern_strs_free(&b.words);
+    return status;
+}
+
+static enum tern_status eval_one(const char *text, const struct bindings *b, int64_t absent, int64_t *value,
+                                 struct tern_error *err) {
+    struct tern_expr *expr = NULL;
+    *value = absent;
+    if (!text[0])
+        return TERN_OK;
+    enum tern_status status = tern_expr_parse(text, &expr, err);
+    if (!status)
+        status = tern_expr_eval(expr, b->items, b->count, value, err);
+    tern_expr_free(expr);
+    return status;
+}
+
+static enum tern_status bind_problem(struct bindings *b, const struct tern_format *format, int64_t m, int64_t n, int64_t k,
+                                     int64_t sms, struct tern_error *err) {
+    const struct tern_binding problem[] = {{"M", m},
+                                           {"N", n},
+                                           {"K", k},
+                                           {"G", tern_format_groups(format, k)},
+                                           {"GROUP", tern_format_group_size(format, k)},
+                                           {"BITS", format->bits},
+                                           {"SMS", sms}};
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < sizeof problem / sizeof problem[0] && !status; i++)
+        status = bind(b, problem[i].name, problem[i].value, err);
+    return status;
+}
+
+enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m, int64_t n, int64_t k, int64_t sms,
+                                        struct tern_dispatch_geometry *out, struct tern_error *err) {
+    struct bindings b = {0};
+    struct tern_format format;
+    enum tern_status status = tern_format_parse(row->format, &format, err);
+    if (status)
+        goto out;
+    status = bind_params(&b, row->params, err);
+    if (!status)
+        status = bind_problem(&b, &format, m, n, k, sms, err);
+    const struct {
+        const char *text;
+        int64_t absent, *into;
+    } parts[] = {{row->grid[0], 1, &out->grid[0]}, {row->grid[1], 1, &out->grid[1]},
+                 {row->grid[2], 1, &out->grid[2]}, {row->block, 1, &out->block},
+                 {row->smem, 0, &out->smem_bytes}, {row->workspace, 0, &out->workspace_bytes},
+                 {row->cluster, 1, &out->cluster}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++)
+        status = eval_one(parts[i].text, &b, parts[i].absent, parts[i].into, err);
+    if (status)
+        tern_error_prefix(err, "launch of %s: ", row->template_name);
+out:
+    tern_strs_free(&b.words);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* What export and select share: result rows from the database, and a row's launch as C text or as numbers. */
+#ifndef TERN_COMMANDS_DISPATCH_H
+#define TERN_COMMANDS_DISPATCH_H
+
+#include "output/export.h"
+
+/* Where `run` keeps its rows when --db is not given. */
+#define TERN_DEFAULT_DB "results/tern.db"
+
+/* Reads the winners of a database, sorted. gpu and shapes: NULL for all. A missing file or an empty selection is TERN_USAGE,
+ * the latter with what the database does hold. */
+enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char *shapes, struct tern_results *rows,
+                                    struct tern_error *err);
+
+/* A row's launch expressions as C text; free with tern_export_launch_free, also after an error. */
+enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err);
+
+struct tern_dispatch_geometry {
+    int64_t grid[3], block, cluster, smem_bytes, workspace_bytes;
+};
+/* A row's launch for a problem that need not be the row's own. */
+enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m, int64_t n, int64_t k, int64_t sms,
+                                        struct tern_dispatch_geometry *out, struct tern_error *err);
+
+#endif
