@@ -158,17 +158,15 @@ __device__ __forceinline__ void tern_shared_store_16(void *shared, uint4 value) 
 }
 
 // Asynchronous copy of BYTES (4, 8 or 16) from global to shared memory. `wanted` false writes zeros and reads nothing.
-// 16-byte copies bypass L1. Below compute capability 8.0 it is a load and a store. The emulator copies at once.
+// 16-byte copies bypass L1. Below compute capability 8.0 it is a load and a store. The emulator copies at
+// the wait and leaves poison until then.
 template <int BYTES> __device__ __forceinline__ void tern_cp_async(void *shared, const void *global, bool wanted) {
     static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
 #ifdef TERN_EMULATOR
     tern_emu_check_aligned(shared, BYTES);
-    if (wanted) {
+    if (wanted)
         tern_emu_check_aligned(global, BYTES);
-        memcpy(shared, global, BYTES);
-    } else {
-        memset(shared, 0, BYTES);
-    }
+    tern_emu_async_copy(shared, global, BYTES, wanted ? BYTES : 0);
 #elif __CUDA_ARCH__ >= 800
     unsigned to = tern_shared_address(shared);
     int source_bytes = wanted ? BYTES : 0;
@@ -200,14 +198,18 @@ template <int BYTES> __device__ __forceinline__ void tern_cp_async(void *shared,
 
 // Closes the group of copies that this thread started since the last commit.
 __device__ __forceinline__ void tern_cp_async_commit() {
-#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+#ifdef TERN_EMULATOR
+    tern_emu_async_commit();
+#elif __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" : : : "memory");
 #endif
 }
 
 // Waits until at most LEFT of this thread's committed groups are unfinished; a barrier must follow before other threads read.
 template <int LEFT> __device__ __forceinline__ void tern_cp_async_wait() {
-#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+#ifdef TERN_EMULATOR
+    tern_emu_async_wait(LEFT);
+#elif __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
 #endif
 }
