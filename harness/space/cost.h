@@ -12,7 +12,8 @@ double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *
 struct tern_resources { /* from the compiler; zero when not built yet */
     int64_t registers, static_smem_bytes, spill_bytes;
 };
-/* Blocks of one candidate that fit on a multiprocessor (registers in units of 256 a warp, shared memory in 1 KiB + 1 KiB reserve). 0: cannot launch. */
+/* Blocks of one candidate that fit on a multiprocessor: registers in units of 256 a warp from the warp's quarter of the file, shared
+ * memory in units of 128 bytes with 1 KiB reserved a block (compute capability >= 8.0). 0: cannot launch. */
 int64_t tern_cost_occupancy(const struct tern_gpu *gpu, const struct tern_geometry *geometry, const struct tern_resources *resources);
 /* Predicted time: roofline time / efficiency prior, wave quantisation, tail tiles, too few bytes in flight, spills. A prior for ordering
  * and for planned rows, not a claim. INFINITY if it cannot launch. */
