@@ -13,7 +13,11 @@ struct tern_stats {
     double rel_noise; /* (hi - lo) / (2 * median) */
 };
 
-/* Sorts a copy; n = 0 gives NANs, n < 6 gives the range as interval. */
+/* Rank r of the interval [x_(r), x_(n+1-r)]: the largest r with P(Binomial(n, 1/2) <= r - 1) <= 2.5 %; 1 for n < 6. */
+size_t tern_stats_median_rank(size_t n);
+
+/* Sorts a copy; n = 0 or a sample that is not finite gives NANs, n < 6 gives the range as interval. Quartiles interpolate
+ * linearly; mad is the plain median of |x - median|. */
 void tern_stats_compute(const double *samples, size_t n, struct tern_stats *stats);
 
 /* True when sampling may stop: n >= min_samples and rel_noise < target (0.005 and 20 by default of callers). */

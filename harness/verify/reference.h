@@ -22,6 +22,14 @@ enum tern_exactness {
  * ROUNDED, 2^-11 of sum|x*w|. The formula and its reasons stand in reference.c. Also the constants for device comparison. */
 double tern_reference_tolerance(double ref, double scale, int64_t k, enum tern_exactness exactness);
 
+/* The tolerance as numbers, so that a device comparison can apply the same formula:
+ * tolerance = rounding * |ref| + subnormal + of_ref * |ref| + of_scale * sum|x*w|. */
+struct tern_bound {
+    double rounding, subnormal; /* of the binary16 output */
+    double of_ref, of_scale;    /* of the fp32 accumulation and, for ROUNDED, of the weights */
+};
+void tern_reference_bound(int64_t k, enum tern_exactness exactness, struct tern_bound *bound);
+
 struct tern_mismatch {
     int64_t count, checked;
     int64_t row, col;         /* first mismatch */

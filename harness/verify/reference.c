@@ -1,0 +1,171 @@
+/* Reference results in FP64 and the elementwise bound that decides right or wrong.
+ * Works from canonical weights and binary16 activations only; shares no code with kernels or packers.
+ *
+ * The bound. A right kernel computes v = sum_k x*w in fp32, in any order and split, and rounds v to binary16 once:
+ *
+ *   |got - ref| <= 2^-11 |ref| + 2^-25                                rounding of the output: half an ulp, normal or
+ * subnormal
+ *                + 2^-23 (sqrt(K) * sum|x*w| + K/16 * |ref|)          accumulation in fp32
+ *                + 2^-11 * sum|x*w|                                   TERN_ROUNDED_WEIGHTS: each weight rounded to binary16
+ *
+ * Accumulation. Products x * (q - z) are exact in fp32 (11 + 8 bits). Tensor cores add them 8 at a time and truncate each
+ * time (Fasi, Higham, Mikaitis, Pranesh 2021), so K/8 steps each lose up to 2^-23 of the running sum, half of that on
+ * average, all in the direction of zero. In data of random sign the running sum stays below |ref| + 4 sqrt(K) rms(x*w), and
+ * the rms is about 1.25 to 1.6 times the mean of |x*w| = sum|x*w| / K. The losses are then at most K/8 * 2^-24 * (|ref|
+ * + 6.4 sum|x*w| / sqrt(K)) = 2^-23 (K/16 |ref| + 0.4 sqrt(K) sum|x*w|); 0.4 becomes 1 for the truncation of the products
+ * that are aligned with the running sum, for the one rounding by the scale of each group, and for the joining of split-K
+ * parts. fp32 fused multiply-adds on CUDA cores err less: K independent roundings of 2^-24 grow with sqrt(K). Worst case:
+ * all products of one sign, and K/8 truncations that each lose nearly a whole ulp, lose 2^-23 K/8 * |ref| / 2 (the running
+ * sum is half of |ref| on average): that is the second term, exactly. A chain of K single fp32 additions of one sign could
+ * lose more in theory (2^-24 K |ref|), which rounding to nearest does not do in practice. An accumulator in binary16 errs by
+ * about 2^-11 sqrt(K) and is caught. */
+#include "verify/reference.h"
+
+#include "core/half.h"
+#include "core/str.h"
+#include "formats/parallel.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { TERN_DOT_LANES = 8 };
+
+#define TERN_HALF_OVERFLOW 65520.0 /* halfway to the next binade step: from here on rounding gives infinity */
+
+struct tern_reference_job {
+    const struct tern_weights *weights;
+    const double *x; /* [n_rows][K] */
+    const int64_t *cols;
+    int64_t n_rows, n_cols;
+    double *ref, *scale;
+};
+
+/* One row of W as doubles: exact, for an integer of 9 bits times a binary16. */
+static void decode_row(const struct tern_weights *weights, int64_t row, double *w) {
+    const struct tern_format *format = &weights->format;
+    const uint8_t *codes = weights->codes + row * weights->k;
+    int64_t size = tern_format_group_size(format, weights->k);
+    for (int64_t group = 0; group * size < weights->k; group++) {
+        int64_t entry = group * weights->n + row;
+        int64_t end = (group + 1) * size < weights->k ? (group + 1) * size : weights->k;
+        double scale = (double)tern_half_to_float(weights->scales[entry]);
+        int zero = format->sym ? format->zero : weights->zeros[entry];
+        for (int64_t k = group * size; k < end; k++)
+            w[k] = scale * (codes[k] - zero);
+    }
+}
+
+/* sum x*w and sum |x*w| in eight interleaved chains; K is a multiple of 32. */
+static void dot(const double *x, const double *w, int64_t k, double *sum, double *magnitude) {
+    double sums[TERN_DOT_LANES] = {0}, magnitudes[TERN_DOT_LANES] = {0};
+    for (int64_t i = 0; i < k; i += TERN_DOT_LANES) {
+        for (int lane = 0; lane < TERN_DOT_LANES; lane++) {
+            double product = x[i + lane] * w[i + lane];
+            sums[lane] += product;
+            magnitudes[lane] += fabs(product);
+        }
+    }
+    *sum = 0;
+    *magnitude = 0;
+    for (int lane = 0; lane < TERN_DOT_LANES; lane++) {
+        *sum += sums[lane];
+        *magnitude += magnitudes[lane];
+    }
+}
+
+static void reference_cols(void *opaque, int64_t begin, int64_t end) {
+    const struct tern_reference_job *job = opaque;
+    int64_t k = job->weights->k;
+    double *w = tern_alloc((size_t)k * sizeof *w);
+    for (int64_t j = begin; j < end; j++) {
+        decode_row(job->weights, job->cols[j], w);
+        for (int64_t i = 0; i < job->n_rows; i++)
+            dot(job->x + i * k, w, k, &job->ref[i * job->n_cols + j], &job->scale[i * job->n_cols + j]);
+    }
+    free(w);
+}
+
+void tern_reference_compute(const struct tern_weights *weights, const uint16_t *x, const int64_t *rows, int64_t n_rows,
+                            const int64_t *cols, int64_t n_cols, double *ref, double *bound_scale) {
+    int64_t k = weights->k;
+    if (n_rows <= 0 || n_cols <= 0)
+        return;
+    double *wide = tern_alloc((size_t)n_rows * (size_t)k * sizeof *wide);
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t c = 0; c < k; c++)
+            wide[i * k + c] = (double)tern_half_to_float(x[rows[i] * k + c]);
+    struct tern_reference_job job = {
+        .weights = weights, .x = wide, .cols = cols, .n_rows = n_rows, .n_cols = n_cols, .ref = ref, .scale = bound_scale};
+    tern_parallel_for(n_cols, 1 + 500000 / (k * n_rows), reference_cols, &job);
+    free(wide);
+}
+
+void tern_reference_bound(int64_t k, enum tern_exactness exactness, struct tern_bound *bound) {
+    bound->rounding = ldexp(1.0, -11);
+    bound->subnormal = ldexp(1.0, -25);
+    bound->of_ref = ldexp((double)k / 16.0, -23);
+    bound->of_scale = ldexp(sqrt((double)k), -23);
+    if (exactness == TERN_ROUNDED_WEIGHTS)
+        bound->of_scale += ldexp(1.0, -11);
+}
+
+/* How far the fp32 sum may lie from ref, before the output is rounded. */
+static double accumulation(const struct tern_bound *bound, double ref, double scale) {
+    return bound->of_ref * fabs(ref) + bound->of_scale * scale;
+}
+
+double tern_reference_tolerance(double ref, double scale, int64_t k, enum tern_exactness exactness) {
+    struct tern_bound bound;
+    tern_reference_bound(k, exactness, &bound);
+    return bound.rounding * fabs(ref) + bound.subnormal + accumulation(&bound, ref, scale);
+}
+
+/* Decides one element. Infinity is right only where the fp32 sum may overflow binary16, with the sign of ref; a finite value
+ * is right only where it need not. *ratio gets |got - ref| / tolerance, 0 for a right infinity, infinite for NaN. */
+static bool element_is_right(const struct tern_bound *bound, double got, double ref, double scale, double tolerance,
+                             double *ratio) {
+    double slack = accumulation(bound, ref, scale);
+    *ratio = INFINITY;
+    if (isinf(got)) {
+        bool right = signbit(got) == signbit(ref) && fabs(ref) + slack >= TERN_HALF_OVERFLOW;
+        if (right)
+            *ratio = 0;
+        return right;
+    }
+    double error = fabs(got - ref);
+    if (error / tolerance <= INFINITY)
+        *ratio = error / tolerance;
+    return error <= tolerance && fabs(ref) - slack < TERN_HALF_OVERFLOW;
+}
+
+bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
+                            int64_t n_cols, const double *ref, const double *bound_scale, int64_t k,
+                            enum tern_exactness exactness, struct tern_mismatch *mismatch) {
+    struct tern_bound bound;
+    int64_t wrong = 0, checked = 0;
+    tern_reference_bound(k, exactness, &bound);
+    for (int64_t i = 0; i < n_rows; i++) {
+        for (int64_t j = 0; j < n_cols; j++) {
+            double value = (double)tern_half_to_float(got[rows[i] * n + cols[j]]);
+            double expected = ref[i * n_cols + j], scale = bound_scale[i * n_cols + j], ratio;
+            double tolerance = bound.rounding * fabs(expected) + bound.subnormal + accumulation(&bound, expected, scale);
+            checked++;
+            bool right = element_is_right(&bound, value, expected, scale, tolerance, &ratio);
+            if (ratio > mismatch->worst)
+                mismatch->worst = ratio;
+            if (right)
+                continue;
+            if (mismatch->count + wrong == 0) {
+                mismatch->row = rows[i];
+                mismatch->col = cols[j];
+                mismatch->got = value;
+                mismatch->expected = expected;
+                mismatch->tolerance = tolerance;
+            }
+            wrong++;
+        }
+    }
+    mismatch->count += wrong;
+    mismatch->checked += checked;
+    return checked > 0 && wrong == 0;
+}
