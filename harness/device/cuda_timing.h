@@ -11,9 +11,10 @@
 struct tern_graph;
 
 /* Captures `count` launches in order (a rotation over weight copies makes them cold). */
-enum tern_status tern_graph_capture(void *context, const struct tern_launch *launches, size_t count, struct tern_graph **graph,
-                                    struct tern_error *err);
-/* Replays once between two events; *us = elapsed / launches in the graph. Checks errors. */
+enum tern_status tern_graph_capture(void *context, const struct tern_launch *launches, size_t count,
+                                    struct tern_graph **graph, struct tern_error *err);
+/* Replays once between two events; *us = elapsed / items in the graph (an item is a launch, a GEMM, or both together). A
+ * run-in of the same work goes before, so that the host's submission is not in the sample. Checks errors. */
 enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err);
 void tern_graph_free(void *context, struct tern_graph *graph);
 
@@ -23,12 +24,13 @@ struct tern_gemm;
 enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, struct tern_gemm **gemm, int *algorithms,
                                 struct tern_error *err);
 /* Captures a graph of `count` GEMMs with algorithm `index` (0 is cuBLASLt's default), one for each w[i]. */
-enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w, void *y,
-                                   size_t count, struct tern_graph **graph, struct tern_error *err);
-/* Captures a graph in which each GEMM is preceded by a launch (dequantise into w_scratch, then multiply): dequantise + cuBLASLt. */
+enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w,
+                                   void *y, size_t count, struct tern_graph **graph, struct tern_error *err);
+/* Captures a graph in which each GEMM is preceded by a launch (dequantise into w_scratch, then multiply): dequantise +
+ * cuBLASLt. `before` holds `count` launches, one for each copy of the packed weights; every one writes w_scratch. */
 enum tern_status tern_gemm_capture_after(void *context, struct tern_gemm *gemm, int index, const struct tern_launch *before,
-                                         size_t count, const void *x, const void *w_scratch, void *y, struct tern_graph **graph,
-                                         struct tern_error *err);
+                                         size_t count, const void *x, const void *w_scratch, void *y,
+                                         struct tern_graph **graph, struct tern_error *err);
 void tern_gemm_close(void *context, struct tern_gemm *gemm);
 
 /* Runs a load of about `seconds` so that clocks settle. */

@@ -1,0 +1,198 @@
+/* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation: the baseline every winner is compared with.
+ *
+ * cuBLASLt is column major. A row-major [R][C] array with stride C is a column-major C x R matrix with leading dimension C:
+ *     W [N][K] is K x N, ld K;   x [M][K] is K x M, ld K;   y [M][N] is N x M, ld N.
+ * y^T = W * x^T, so D (N x M) = op(A) * op(B) with A = W transposed (K x N -> N x K), B = x as it lies (K x M); m = N, n =
+ * M, k = K. */
+#include "device/cuda_context.h"
+#include "device/cuda_timing.h"
+
+#include "core/str.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define MAX_ALGORITHMS 16
+
+struct tern_gemm {
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t a, b, d; /* W, x, y */
+    cublasLtMatmulHeuristicResult_t algorithms[MAX_ALGORITHMS];
+    int count;
+    int64_t m, n, k;
+};
+
+/* What a capture enqueues: item i is `before` (if any), then the GEMM with w[i], or with w[0] when `before` refills it. */
+struct gemm_work {
+    const struct tern_gemm *gemm;
+    int index;
+    const void *x, *const *w;
+    const struct tern_launch *before;
+    void *y;
+};
+
+static enum tern_status check(const struct tern_cuda *cuda, cublasStatus_t result, const char *doing,
+                              struct tern_error *err) {
+    if (result == CUBLAS_STATUS_SUCCESS)
+        return TERN_OK;
+    const char *name = cuda->cublas.status_name(result);
+    enum tern_status status =
+        result == CUBLAS_STATUS_ALLOC_FAILED || result == CUBLAS_STATUS_NOT_INITIALIZED ? TERN_MISSING : TERN_FAILED;
+    return tern_error_set(err, status, "cuBLASLt, %s: %s (%d)", doing, name ? name : "unknown status", (int)result);
+}
+
+enum tern_status tern_cuda_cublas_open(struct tern_cuda *cuda, struct tern_error *err) {
+    if (cuda->cublas_handle)
+        return TERN_OK;
+    enum tern_status status = tern_cublas_api_load(&cuda->cublas, NULL, 0, err);
+    if (status == TERN_OK && !cuda->cublas_workspace)
+        status = tern_backend_cuda.alloc(cuda, TERN_CUBLAS_WORKSPACE_BYTES, &cuda->cublas_workspace, err);
+    if (status == TERN_OK)
+        status = check(cuda, cuda->cublas.create(&cuda->cublas_handle), "starting", err);
+    return status;
+}
+
+void tern_cuda_cublas_close(struct tern_cuda *cuda) {
+    if (cuda->cublas_handle)
+        (void)cuda->cublas.destroy(cuda->cublas_handle);
+    if (cuda->cublas_workspace)
+        tern_backend_cuda.release(cuda, cuda->cublas_workspace);
+    cuda->cublas_handle = NULL;
+    cuda->cublas_workspace = NULL;
+}
+
+static enum tern_status describe(const struct tern_cuda *cuda, struct tern_gemm *g, struct tern_error *err) {
+    const struct tern_cublas_api *api = &cuda->cublas;
+    const cublasOperation_t transpose = CUBLAS_OP_T, plain = CUBLAS_OP_N;
+    uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
+    cublasStatus_t result = api->desc_create(&g->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->desc_set(g->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->desc_set(g->operation, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof plain);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->layout_create(&g->a, CUDA_R_16F, k, n, g->k);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->layout_create(&g->b, CUDA_R_16F, k, m, g->k);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->layout_create(&g->d, CUDA_R_16F, n, m, g->n);
+    return check(cuda, result, "describing the product", err);
+}
+
+static enum tern_status find_algorithms(const struct tern_cuda *cuda, struct tern_gemm *g, struct tern_error *err) {
+    const struct tern_cublas_api *api = &cuda->cublas;
+    const uint64_t workspace = TERN_CUBLAS_WORKSPACE_BYTES;
+    cublasLtMatmulPreference_t preference = NULL;
+    int found = 0;
+    cublasStatus_t result = api->preference_create(&preference);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (result == CUBLAS_STATUS_SUCCESS)
+        result = api->heuristic(cuda->cublas_handle, g->operation, g->a, g->b, g->d, g->d, preference, MAX_ALGORITHMS,
+                                g->algorithms, &found);
+    if (preference)
+        (void)api->preference_destroy(preference);
+    enum tern_status status = check(cuda, result, "looking for algorithms", err);
+    if (status != TERN_OK)
+        return status;
+    for (int i = 0; i < found; i++) /* keeps the order: the first is cuBLASLt's own choice */
+        if (g->algorithms[i].state == CUBLAS_STATUS_SUCCESS)
+            g->algorithms[g->count++] = g->algorithms[i];
+    if (g->count == 0)
+        return tern_error_set(err, TERN_FAILED, "cuBLASLt has no algorithm for M=%" PRId64 " N=%" PRId64 " K=%" PRId64, g->m,
+                              g->n, g->k);
+    return TERN_OK;
+}
+
+enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, struct tern_gemm **gemm, int *algorithms,
+                                struct tern_error *err) {
+    struct tern_cuda *cuda = context;
+    *gemm = NULL;
+    *algorithms = 0;
+    if (m < 1 || n < 1 || k < 1)
+        return tern_error_set(err, TERN_USAGE, "no product of M=%" PRId64 " N=%" PRId64 " K=%" PRId64, m, n, k);
+    enum tern_status status = tern_cuda_cublas_open(cuda, err);
+    if (status != TERN_OK)
+        return status;
+    struct tern_gemm *g = tern_alloc_zero(1, sizeof *g);
+    g->m = m;
+    g->n = n;
+    g->k = k;
+    status = describe(cuda, g, err);
+    if (status == TERN_OK)
+        status = find_algorithms(cuda, g, err);
+    if (status != TERN_OK) {
+        tern_gemm_close(cuda, g);
+        return status;
+    }
+    *gemm = g;
+    *algorithms = g->count;
+    return TERN_OK;
+}
+
+static enum tern_status multiply(struct tern_cuda *cuda, const struct gemm_work *work, const void *w,
+                                 struct tern_error *err) {
+    const struct tern_gemm *g = work->gemm;
+    const float one = 1.0f, zero = 0.0f; /* beta 0: what stands in y is not read */
+    cublasStatus_t result = cuda->cublas.matmul(
+        cuda->cublas_handle, g->operation, &one, w, g->a, work->x, g->b, &zero, work->y, g->d, work->y, g->d,
+        &g->algorithms[work->index].algo, cuda->cublas_workspace, TERN_CUBLAS_WORKSPACE_BYTES, (cudaStream_t)cuda->stream);
+    return check(cuda, result, "multiplying", err);
+}
+
+static enum tern_status enqueue(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err) {
+    const struct gemm_work *work = user;
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < count && status == TERN_OK; i++) {
+        if (work->before)
+            status = tern_backend_cuda.launch(cuda, &work->before[i], err);
+        if (status == TERN_OK)
+            status = multiply(cuda, work, work->before ? work->w[0] : work->w[i], err);
+    }
+    return status;
+}
+
+static enum tern_status capture(struct tern_cuda *cuda, struct gemm_work *work, size_t count, struct tern_graph **graph,
+                                struct tern_error *err) {
+    *graph = NULL;
+    if (work->index < 0 || work->index >= work->gemm->count)
+        return tern_error_set(err, TERN_INTERNAL, "cuBLASLt algorithm %d of %d", work->index, work->gemm->count);
+    if (count == 0)
+        return tern_error_set(err, TERN_INTERNAL, "a graph of no products cannot be timed");
+    /* Once outside the capture: loads the algorithm's code, and finds out whether it runs at all. */
+    enum tern_status status = enqueue(cuda, work, 1, err);
+    if (status == TERN_OK)
+        status = tern_backend_cuda.synchronize(cuda, err);
+    if (status == TERN_OK)
+        status = tern_cuda_capture(cuda, enqueue, work, count, graph, err);
+    return status;
+}
+
+enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w,
+                                   void *y, size_t count, struct tern_graph **graph, struct tern_error *err) {
+    struct gemm_work work = {.gemm = gemm, .index = index, .x = x, .w = w, .y = y};
+    return capture(context, &work, count, graph, err);
+}
+
+/* `before` is an array of `count` launches, one for each copy of the packed weights. */
+enum tern_status tern_gemm_capture_after(void *context, struct tern_gemm *gemm, int index, const struct tern_launch *before,
+                                         size_t count, const void *x, const void *w_scratch, void *y,
+                                         struct tern_graph **graph, struct tern_error *err) {
+    struct gemm_work work = {.gemm = gemm, .index = index, .x = x, .w = &w_scratch, .before = before, .y = y};
+    return capture(context, &work, count, graph, err);
+}
+
+void tern_gemm_close(void *context, struct tern_gemm *gemm) {
+    struct tern_cuda *cuda = context;
+    if (!gemm)
+        return;
+    if (gemm->a)
+        (void)cuda->cublas.layout_destroy(gemm->a);
+    if (gemm->b)
+        (void)cuda->cublas.layout_destroy(gemm->b);
+    if (gemm->d)
+        (void)cuda->cublas.layout_destroy(gemm->d);
+    if (gemm->operation)
+        (void)cuda->cublas.desc_destroy(gemm->operation);
+    free(gemm);
+}
