@@ -11,17 +11,10 @@
 
 #ifdef TERN_EMULATOR
 #include "emulator/tern_emu.h"
-#include <math.h>
+#include <cuda_fp16.h>
 #include <string.h>
 
-// Value of a binary16 by its bits. Inf and NaN included.
-static inline float tern_emu_half_value(unsigned bits) {
-    int exponent = (int)(bits >> 10 & 31), mantissa = (int)(bits & 1023);
-    float magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
-                      : exponent == 0 ? ldexpf((float)mantissa, -24)
-                                      : ldexpf((float)(mantissa + 1024), exponent - 25);
-    return bits & 0x8000u ? -magnitude : magnitude;
-}
+static inline float tern_emu_half_value(unsigned bits) { return tern_emu_half_to_float((unsigned short)bits); }
 
 struct tern_emu_mma_lane {
     unsigned a[4], b[2];
