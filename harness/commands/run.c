@@ -1,0 +1,156 @@
+/* `tune run`: tunes every linear layer of a model for one GPU. Owns the options and the order of the steps. */
+#include "commands/commands.h"
+#include "commands/run_internal.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "output/table.h"
+#include "worker/interrupt.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPTION_ROWS(o)                                                                                                       \
+    {                                                                                                                        \
+        {"gpu", 'g', TERN_OPTION_TEXT, &(o)->gpu, "NAME", "GPU to tune for: a file or a name in configs/gpus", 0, 0},          \
+        {"shapes", 's', TERN_OPTION_TEXT, &(o)->shapes, "NAME", "model: a file or a name in configs/shapes", 0, 0},            \
+        {"formats", 'f', TERN_OPTION_TEXT, &(o)->formats, "LIST", "weight formats (default: those of the shapes file)", 0, 0}, \
+        {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                                    \
+        {"m", 'm', TERN_OPTION_TEXT, &(o)->m, "LIST", "only these batch sizes (any M >= 1)", 0, 0},                            \
+        {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},                    \
+        {"budget", 'b', TERN_OPTION_SECONDS, &(o)->budget_s, "TIME",                                                           \
+         "time for trials (default 5m on a GPU, 3m for planning)", 0, 0},                                                     \
+        {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                             \
+        {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},                  \
+        {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                      \
+        {"device", 'd', TERN_OPTION_INT, &(o)->device, "N", "CUDA device ordinal (default 0)", 0, 63},                         \
+        {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", 1, 2}, \
+        {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},            \
+        {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},           \
+        {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                     \
+    }
+
+static void set_defaults(struct run_options *o) {
+    memset(o, 0, sizeof *o);
+    o->db = "results/tern.db";
+    o->cache = "results/cache";
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    o->jobs = cores > 0 ? cores : 1;
+    o->copies = 1;
+    o->seed = 1;
+}
+
+static void help(void) {
+    struct run_options o;
+    set_defaults(&o);
+    const struct tern_option rows[] = OPTION_ROWS(&o);
+    puts("usage: tune [run] --gpu NAME --shapes NAME [options]\n\n"
+         "Finds, verifies and times the fastest kernel of every linear layer at every batch\n"
+         "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
+         "the cost model; nothing is timed then. The same command goes on after an\n"
+         "interruption.\n");
+    tern_options_help(rows, sizeof rows / sizeof rows[0]);
+    puts("\nexample: tune --gpu h200 --shapes qwen7b --formats ternary-g128 --m 1,16\n\n"
+         "exit: 0 all done, 1 a problem has no right candidate, 2 usage, 3 GPU or tool\n"
+         "missing, 4 file or database, 130 interrupted");
+}
+
+static enum tern_status parse(int argc, char **argv, struct run_options *o, struct tern_error *err) {
+    set_defaults(o);
+    const struct tern_option rows[] = OPTION_ROWS(o);
+    size_t positional = 0;
+    enum tern_status status =
+        tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
+    if (status != TERN_OK)
+        return status;
+    if (!o->gpu || !o->shapes) {
+        tern_error_set(err, TERN_USAGE, "run needs --gpu and --shapes");
+        tern_error_hint(err, "for example: tune --gpu h200 --shapes qwen7b; `tune help run` lists the options");
+        return TERN_USAGE;
+    }
+    return TERN_OK;
+}
+
+static void banner(const struct run *run) {
+    if (run->measured)
+        return;
+    tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
+    tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
+    tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
+    tern_log_note("  ./tune --gpu %s --shapes %s", run->options.gpu, run->options.shapes);
+}
+
+/* 1 when a selected problem ended without a winner. */
+static enum tern_status judge(const struct run *run, struct tern_error *err) {
+    size_t missing = 0;
+    const struct run_problem *first = NULL;
+    for (size_t i = 0; i < run->problem_count; i++)
+        if (!run->problems[i].done) {
+            missing++;
+            first = first ? first : &run->problems[i];
+        }
+    if (missing == 0)
+        return TERN_OK;
+    if (tern_interrupted())
+        return tern_error_set(err, TERN_FAILED, "interrupted: %zu of %zu problems are left; the same command goes on", missing,
+                              run->problem_count);
+    tern_error_set(err, TERN_FAILED, "%zu of %zu problems have no right candidate; first: %s %s M=%lld", missing,
+                   run->problem_count, run->shapes.formats[first->format].name, run->shapes.layers[first->layer].name,
+                   (long long)run->shapes.m[first->m]);
+    tern_error_hint(err, "`tune show` lists outcomes; a longer --budget tries more candidates");
+    return TERN_FAILED;
+}
+
+static void print(const struct run *run) {
+    struct tern_results results = {0};
+    tern_run_results(run, &results);
+    if (run->options.json)
+        tern_output_run_json(stdout, run->gpu.name, !run->measured, run->options.db, &results, run->outcomes);
+    else
+        tern_output_table(stdout, &results);
+    tern_results_free(&results);
+    int64_t tried = 0;
+    struct tern_str line = {0};
+    for (int i = 0; i < TERN_OUTCOME_COUNT; i++)
+        if (run->outcomes[i] > 0) {
+            tern_str_printf(&line, ", %lld %s", (long long)run->outcomes[i], tern_outcome_name((enum tern_outcome)i));
+            tried += run->outcomes[i];
+        }
+    tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried, (double)(tern_clock_now_ns() - run->start_ns) * 1e-9,
+                  tern_str_text(&line), run->options.db);
+    tern_str_free(&line);
+}
+
+static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {
+    struct run run;
+    memset(&run, 0, sizeof run);
+    run.start_ns = tern_clock_now_ns();
+    enum tern_status status = parse(argc, argv, &run.options, err);
+    if (status != TERN_OK)
+        return status;
+    tern_interrupt_install();
+    status = tern_run_setup(&run, err);
+    if (status != TERN_OK)
+        goto out;
+    banner(&run);
+    status = tern_run_candidates(&run, err);
+    if (status == TERN_OK)
+        status = run.measured ? tern_run_measure(&run, err) : tern_run_plan(&run, err);
+    tern_log_progress("%s", "");
+    if (status == TERN_OK)
+        status = tern_run_promote(&run, err);
+    if (status == TERN_OK) {
+        print(&run);
+        status = judge(&run, err);
+    }
+    struct tern_error ignored;
+    tern_store_run_end(run.store, run.run_id, tern_interrupted() ? TERN_EXIT_INTERRUPTED : (int)status, &ignored);
+out:
+    tern_run_release(&run);
+    return status;
+}
+
+const struct tern_command tern_command_run = {
+    .name = "run", .summary = "tune every layer of a model for a GPU (the default command)", .run = run_command, .help = help};

@@ -1,0 +1,282 @@
+/* Finals of one problem: the best screened candidates, the defaults and the baselines in interleaved rounds, then the result rows.
+ * Reported numbers come from here only: the best of many noisy screening times is a biased pick. */
+#include "commands/run_internal.h"
+
+#include "core/log.h"
+#include "core/str.h"
+#include "measure/stats.h"
+#include "worker/reply.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINALISTS 5          /* best screened candidates */
+#define FINALISTS_MAX 12     /* with the defaults and the best of each layout */
+#define FINAL_SECONDS 0.4    /* aim for all rounds of a problem; at least 20 rounds are run */
+#define FINAL_TIMEOUT_S 180.0
+#define RESAMPLES 1000
+#define IMPLAUSIBLE 0.97     /* below this share of the limit a time is an error to be explained, never a record */
+
+struct finalist {
+    struct run_entry *entry;
+    struct tern_store_trial trial;
+    double *samples;
+    size_t count;
+    struct tern_stats stats;
+    double p_best;
+};
+
+struct final {
+    struct run *run;
+    struct run_problem *p;
+    struct finalist list[FINALISTS_MAX];
+    size_t count;
+    json_t *reply;
+};
+
+static bool is_default(const struct tern_candidate *c) {
+    for (size_t i = 0; i < c->tmpl->param_count; i++)
+        if (c->values[i] != c->tmpl->params[i].fallback)
+            return false;
+    return true;
+}
+
+static bool listed(const struct final *f, const struct run_entry *e) {
+    for (size_t i = 0; i < f->count; i++)
+        if (f->list[i].entry == e)
+            return true;
+    return false;
+}
+
+/* Best screened entry that is not listed; layout NULL: of any layout. */
+static struct run_entry *best_entry(const struct final *f, const char *layout) {
+    struct run_entry *best = NULL;
+    for (size_t i = 0; i < f->p->entry_count; i++) {
+        struct run_entry *e = &f->p->entries[i];
+        if (e->outcome != TERN_OUTCOME_OK || !(e->screen_us > 0) || listed(f, e))
+            continue;
+        if (layout && strcmp(f->run->builds[e->build].candidate.tmpl->layout, layout) != 0)
+            continue;
+        if (!best || e->screen_us < best->screen_us)
+            best = e;
+    }
+    return best;
+}
+
+static void add(struct final *f, struct run_entry *e) {
+    if (e && f->count < FINALISTS_MAX && !listed(f, e))
+        f->list[f->count++].entry = e;
+}
+
+/* The best few, the best of every layout (for the choice under one copy of the weights), and every template's default. */
+static void pick_finalists(struct final *f) {
+    for (int i = 0; i < FINALISTS; i++)
+        add(f, best_entry(f, NULL));
+    for (size_t t = 0; t < f->run->template_count; t++) {
+        const char *layout = f->run->templates[t].layout;
+        bool present = false;
+        for (size_t i = 0; i < f->count; i++)
+            present = present || strcmp(f->run->builds[f->list[i].entry->build].candidate.tmpl->layout, layout) == 0;
+        if (!present)
+            add(f, best_entry(f, layout));
+    }
+    for (size_t i = 0; i < f->p->entry_count; i++) {
+        struct run_entry *e = &f->p->entries[i];
+        if (e->outcome == TERN_OUTCOME_OK && is_default(&f->run->builds[e->build].candidate))
+            add(f, e);
+    }
+}
+
+static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < f->count && status == TERN_OK; i++) {
+        struct finalist *x = &f->list[i];
+        x->trial = (struct tern_store_trial){.run = f->run->run_id,
+                                             .device = f->run->device_id,
+                                             .problem = f->p->id,
+                                             .build = f->run->builds[x->entry->build].row.id,
+                                             .policy = RUN_POLICY,
+                                             .stage = "final",
+                                             .predicted_us = x->entry->predicted_us,
+                                             .us = (double)NAN,
+                                             .us_lo = (double)NAN,
+                                             .us_hi = (double)NAN};
+        status = tern_store_trial_begin(f->run->store, &x->trial, err);
+    }
+    return status;
+}
+
+static json_t *final_request(const struct final *f) {
+    json_t *entries = json_array();
+    for (size_t i = 0; i < f->count; i++) {
+        const struct run_build *b = &f->run->builds[f->list[i].entry->build];
+        json_array_append_new(entries, json_pack("{s:s, s:s, s:s, s:f}", "template", b->row.template_name, "params", b->row.params,
+                                                 "cubin", b->row.cubin_hash, "screen_us", f->list[i].entry->screen_us));
+    }
+    return json_pack("{s:s, s:I, s:f, s:o}", "do", "final", "m", (json_int_t)f->run->shapes.m[f->p->m], "seconds", FINAL_SECONDS,
+                     "entries", entries);
+}
+
+/* Outcome, samples and statistics of each finalist out of the worker's reply; `fallback` when there is none. */
+static void read_finalists(struct final *f, enum tern_outcome fallback, const char *why) {
+    const json_t *entries = json_object_get(f->reply, "entries");
+    for (size_t i = 0; i < f->count; i++) {
+        struct finalist *x = &f->list[i];
+        const json_t *answer = json_array_get(entries, i);
+        x->trial.outcome = answer ? tern_reply_outcome_of(answer) : fallback;
+        tern_str_copy(x->trial.detail, sizeof x->trial.detail, answer ? tern_message_text(answer, "detail") : why);
+        x->samples = tern_message_samples(answer, "samples", &x->count);
+        tern_stats_compute(x->samples, x->count, &x->stats);
+        if (x->trial.outcome == TERN_OUTCOME_OK && !(x->stats.median >= IMPLAUSIBLE * f->p->limit_us)) {
+            x->trial.outcome = TERN_OUTCOME_NOISY;
+            tern_str_format(x->trial.detail, sizeof x->trial.detail, "implausible: %.3f us is under the limit of %.3f us",
+                            x->stats.median, f->p->limit_us);
+        }
+        x->trial.us = x->stats.median;
+        x->trial.us_lo = x->stats.lo;
+        x->trial.us_hi = x->stats.hi;
+        x->trial.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
+    }
+}
+
+static enum tern_status finish_trials(struct final *f, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < f->count; i++) {
+        struct finalist *x = &f->list[i];
+        f->run->outcomes[x->trial.outcome]++;
+        if (status == TERN_OK)
+            status = tern_store_trial_finish(f->run->store, &x->trial, x->samples, x->count, err);
+    }
+    return status;
+}
+
+static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
+    const char *kind;
+    json_t *value;
+    enum tern_status status = TERN_OK;
+    json_t *baselines = json_object_get(f->reply, "baselines");
+    json_object_foreach(baselines, kind, value) {
+        struct tern_stats stats;
+        struct tern_store_baseline row = {.policy = RUN_POLICY};
+        size_t count = 0;
+        double *samples = tern_message_samples(baselines, kind, &count);
+        tern_stats_compute(samples, count, &stats);
+        tern_str_copy(row.kind, sizeof row.kind, kind);
+        tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld", (long long)tern_message_int(f->reply, "best_algorithm", -1),
+                        (long long)tern_message_int(f->reply, "algorithms", -1));
+        row.us = stats.median;
+        row.us_lo = stats.lo;
+        row.us_hi = stats.hi;
+        row.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
+        if (status == TERN_OK && count > 0)
+            status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples, count, err);
+        free(samples);
+    }
+    return status;
+}
+
+/* P(best) over the finalists that ran right. */
+static void rank_finalists(struct final *f) {
+    const double *samples[FINALISTS_MAX];
+    double p_best[FINALISTS_MAX];
+    size_t index[FINALISTS_MAX], n = 0, rounds = SIZE_MAX;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->list[i].trial.outcome == TERN_OUTCOME_OK) {
+            samples[n] = f->list[i].samples;
+            index[n++] = i;
+            rounds = f->list[i].count < rounds ? f->list[i].count : rounds;
+        }
+    if (n == 0)
+        return;
+    tern_stats_p_best(samples, n, rounds, RESAMPLES, (uint64_t)f->run->options.seed, p_best);
+    for (size_t i = 0; i < n; i++)
+        f->list[index[i]].p_best = p_best[i];
+}
+
+/* Adds the comparison with cuBLASLt FP16: the faster of its default and its best of 16, paired by round. */
+static void compare_baselines(const struct final *f, const struct finalist *x, struct tern_result *row) {
+    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16"};
+    const json_t *baselines = json_object_get(f->reply, "baselines");
+    struct tern_stats stats;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t count = 0;
+        double *samples = tern_message_samples(baselines, kinds[i], &count);
+        tern_stats_compute(samples, count, &stats);
+        if (count > 0 && !(stats.median >= row->baseline_us)) {
+            size_t rounds = count < x->count ? count : x->count;
+            row->baseline_us = stats.median;
+            tern_str_copy(row->baseline, sizeof row->baseline, kinds[i]);
+            tern_stats_ratio_interval(samples, x->samples, rounds, RESAMPLES, (uint64_t)f->run->options.seed, &row->speedup,
+                                      &row->speedup_lo, &row->speedup_hi);
+        }
+        free(samples);
+    }
+    size_t count = 0;
+    double *samples = tern_message_samples(baselines, "dequant-cublaslt", &count);
+    tern_stats_compute(samples, count, &stats);
+    row->dequant_us = stats.median;
+    free(samples);
+}
+
+/* One result row a layout: its fastest finalist. */
+static void fill_results(struct final *f) {
+    struct run_problem *p = f->p;
+    free(p->per_layout);
+    p->per_layout = tern_alloc_zero(f->count + 1, sizeof *p->per_layout);
+    p->per_layout_count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct finalist *x = &f->list[i];
+        const struct run_build *build = &f->run->builds[x->entry->build];
+        size_t at = 0;
+        while (at < p->per_layout_count && strcmp(p->per_layout[at].layout, build->candidate.tmpl->layout) != 0)
+            at++;
+        if (x->trial.outcome != TERN_OUTCOME_OK || (at < p->per_layout_count && !(x->stats.median < p->per_layout[at].us)))
+            continue;
+        struct tern_result *row = &p->per_layout[at];
+        tern_run_result(f->run, p, build, row);
+        row->us = x->stats.median;
+        row->us_lo = x->stats.lo;
+        row->us_hi = x->stats.hi;
+        row->p_best = x->p_best;
+        row->predicted_us = x->entry->predicted_us;
+        row->pct_of_limit = 100 * p->limit_us / row->us;
+        compare_baselines(f, x, row);
+        p->per_layout_count += at == p->per_layout_count;
+    }
+    p->done = p->per_layout_count > 0;
+}
+
+static void warn_contended(const struct final *f) {
+    if (tern_message_int(f->reply, "others", 0) > 0)
+        tern_log_warn("rerun when the GPU is idle", "%lld other processes used the GPU during the finals of M=%lld",
+                      (long long)tern_message_int(f->reply, "others", 0), (long long)f->run->shapes.m[f->p->m]);
+}
+
+enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err) {
+    struct final f = {.run = run, .p = p};
+    char why[512] = "";
+    pick_finalists(&f);
+    if (f.count == 0)
+        return TERN_OK; /* no right candidate: judged at the end of the run */
+    enum tern_status status = begin_trials(&f, err);
+    json_t *request = final_request(&f);
+    enum tern_call call = TERN_CALL_DIED;
+    if (status == TERN_OK)
+        call = tern_run_gpu_call(run, p, request, FINAL_TIMEOUT_S, &f.reply, why, sizeof why, &status, err);
+    json_decref(request);
+    if (status == TERN_OK) {
+        read_finalists(&f, call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH, why);
+        rank_finalists(&f);
+        status = finish_trials(&f, err);
+    }
+    if (status == TERN_OK && f.reply) {
+        status = put_baselines(&f, err);
+        fill_results(&f);
+        warn_contended(&f);
+    }
+    for (size_t i = 0; i < f.count; i++)
+        free(f.list[i].samples);
+    json_decref(f.reply);
+    return status;
+}

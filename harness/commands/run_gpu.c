@@ -1,0 +1,96 @@
+/* Calls to the GPU worker that survive its death: start, prepare the layer, ask, and start again next time. */
+#include "commands/run_internal.h"
+
+#include "core/log.h"
+#include "core/str.h"
+#include "worker/reply.h"
+
+#define PREPARE_TIMEOUT_S 180.0 /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more */
+#define MAX_DEATHS_IN_A_ROW 8   /* by then it is the device, not a candidate */
+
+/* Index of the first problem of p's (format, layer). */
+static size_t first_of(const struct run *run, const struct run_problem *p) {
+    return (size_t)(p - run->problems) / run->shapes.m_count * run->shapes.m_count;
+}
+
+/* Largest M of the layer that is still to be done: how much reference and output the worker needs. */
+static int64_t largest_m(const struct run *run, size_t first) {
+    int64_t largest = 1;
+    for (size_t m = 0; m < run->shapes.m_count; m++)
+        if (!run->problems[first + m].done && run->shapes.m[m] > largest)
+            largest = run->shapes.m[m];
+    return largest;
+}
+
+/* One plain exchange; an error reply becomes *status. */
+static enum tern_call exchange(struct run *run, const json_t *request, double timeout_s, json_t **reply, char *why,
+                               size_t why_size, enum tern_status *status, struct tern_error *err) {
+    enum tern_call call = tern_process_call(&run->worker, request, timeout_s, reply, why, why_size);
+    if (call != TERN_CALL_OK) {
+        run->prepared = 0;
+        run->worker_deaths++;
+        return call;
+    }
+    if (tern_reply_is_error(*reply, err)) {
+        *status = err->status;
+        json_decref(*reply);
+        *reply = NULL;
+        return call;
+    }
+    if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
+        tern_process_kill(&run->worker);
+        run->prepared = 0;
+    }
+    run->worker_deaths = 0;
+    return call;
+}
+
+static enum tern_status say_hello(struct run *run, struct tern_error *err) {
+    char why[512];
+    json_t *reply = NULL, *request = json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device,
+                                               "cache", run->options.cache);
+    enum tern_status status = tern_process_start("gpu", &run->worker, err);
+    if (status == TERN_OK && exchange(run, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK) {
+        status = tern_error_set(err, TERN_MISSING, "the GPU worker cannot be started again: %s", why);
+        tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
+    }
+    json_decref(request);
+    json_decref(reply);
+    return status;
+}
+
+static enum tern_status prepare(struct run *run, const struct run_problem *p, struct tern_error *err) {
+    char why[512];
+    size_t first = first_of(run, p);
+    struct tern_problem_shape shape = tern_run_shape(run, p);
+    json_t *reply = NULL;
+    json_t *request = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "format", shape.format->name, "n",
+                                (json_int_t)shape.n, "k", (json_int_t)shape.k, "m_max", (json_int_t)largest_m(run, first),
+                                "seed", (json_int_t)run->options.seed);
+    enum tern_status status = TERN_OK;
+    tern_log_progress("%s %s: weights, copies and reference", shape.format->name, run->shapes.layers[p->layer].name);
+    if (exchange(run, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK)
+        status = tern_error_set(err, TERN_MISSING, "the GPU worker died while preparing %s %s: %s", shape.format->name,
+                                run->shapes.layers[p->layer].name, why);
+    if (status == TERN_OK)
+        run->prepared = first + 1;
+    json_decref(request);
+    json_decref(reply);
+    return status;
+}
+
+enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
+                                 json_t **reply, char *why, size_t why_size, enum tern_status *status, struct tern_error *err) {
+    *reply = NULL;
+    *status = TERN_OK;
+    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
+        *status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
+                                 run->worker_deaths);
+    if (*status == TERN_OK && run->worker.pid == 0)
+        *status = say_hello(run, err);
+    if (*status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
+        *status = prepare(run, p, err);
+    if (*status != TERN_OK)
+        return TERN_CALL_DIED;
+    return exchange(run, request, timeout_s, reply, why, why_size, status, err);
+}

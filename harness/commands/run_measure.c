@@ -1,0 +1,297 @@
+/* A run on a GPU: for each problem check, verify and screen candidates, then hand the best to the finals.
+ * Every trial is journalled before the worker is asked, so that a kill or a crash leaves its culprit in the database. */
+#include "commands/run_internal.h"
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/str.h"
+#include "measure/stats.h"
+#include "worker/interrupt.h"
+#include "worker/reply.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BUDGET_S 300.0
+#define SETTLE_S 3.0             /* load before the first time is taken (tuning.md: about 3 s) */
+#define SCREEN_SHARE 0.6         /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
+#define SCREEN_MIN 6             /* candidates tried whatever the budget says */
+#define SCREEN_MAX 64            /* candidates a problem has compiled at most */
+#define NEIGHBOUR_BEST 6         /* best of the neighbouring problem that go first */
+#define CHECK_TIMEOUT_S 30.0
+#define TRIAL_TIMEOUT_S 30.0
+
+static bool is_default(const struct tern_candidate *c) {
+    for (size_t i = 0; i < c->tmpl->param_count; i++)
+        if (c->values[i] != c->tmpl->params[i].fallback)
+            return false;
+    return true;
+}
+
+/* Marks problems whose winner of an earlier run still holds: same device class, driver, policy, and a build of today's space. */
+static enum tern_status resume(struct run *run, size_t *resumed, struct tern_error *err) {
+    struct tern_results rows = {0};
+    enum tern_status status = tern_store_winners(run->store, run->gpu.name, run->shapes.name, &rows, err);
+    for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
+        struct run_problem *p = &run->problems[i];
+        struct tern_problem_shape shape = tern_run_shape(run, p);
+        for (size_t r = 0; r < rows.count && status == TERN_OK && !p->done; r++) {
+            const struct tern_result *row = &rows.rows[r];
+            struct tern_store_build build;
+            struct tern_store_trial trial;
+            bool found = false;
+            if (row->planned || row->m != shape.m || row->n != shape.n || row->k != shape.k ||
+                strcmp(row->format, shape.format->name) != 0 || strcmp(row->layer, run->shapes.layers[p->layer].name) != 0)
+                continue;
+            bool current = false; /* the build belongs to today's templates, compiler and architecture */
+            for (size_t e = 0; e < p->entry_count; e++)
+                current = current || strcmp(run->builds[p->entries[e].build].row.key, row->build_key) == 0;
+            if (!current)
+                continue;
+            status = tern_store_build_find(run->store, row->build_key, &build, &found, err);
+            if (status == TERN_OK && found)
+                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, RUN_POLICY, "final", &trial, &found, err);
+            if (status == TERN_OK && found) {
+                p->done = true;
+                p->result = *row;
+                p->per_layout = tern_alloc(sizeof *p->per_layout);
+                p->per_layout[0] = *row;
+                p->per_layout_count = 1;
+                (*resumed)++;
+            }
+        }
+    }
+    tern_results_free(&rows);
+    return status;
+}
+
+/* Defaults first (they take part in every final), then by the cost model. */
+static void defaults_first(const struct run *run, struct run_problem *p) {
+    size_t at = 0;
+    for (size_t i = 0; i < p->entry_count; i++)
+        if (is_default(&run->builds[p->entries[i].build].candidate)) {
+            struct run_entry e = p->entries[i];
+            memmove(&p->entries[at + 1], &p->entries[at], (i - at) * sizeof e);
+            p->entries[at++] = e;
+        }
+}
+
+/* Moves the best screened candidates of a finished neighbour in front of the untried ones. */
+static void neighbour_first(const struct run *run, struct run_problem *p, const struct run_problem *neighbour) {
+    size_t at = 0;
+    while (at < p->entry_count && is_default(&run->builds[p->entries[at].build].candidate))
+        at++;
+    double above = 0;
+    for (int rank = 0; rank < NEIGHBOUR_BEST; rank++) {
+        const struct run_entry *best = NULL;
+        for (size_t i = 0; i < neighbour->entry_count; i++) {
+            const struct run_entry *e = &neighbour->entries[i];
+            if (e->outcome == TERN_OUTCOME_OK && e->screen_us > above && (!best || e->screen_us < best->screen_us))
+                best = e;
+        }
+        if (!best)
+            return;
+        above = best->screen_us;
+        for (size_t i = at; i < p->entry_count; i++)
+            if (p->entries[i].build == best->build) {
+                struct run_entry e = p->entries[i];
+                memmove(&p->entries[at + 1], &p->entries[at], (i - at) * sizeof e);
+                p->entries[at++] = e;
+                break;
+            }
+    }
+}
+
+static enum tern_status compile_needed(struct run *run, struct tern_error *err) {
+    bool *wanted = tern_alloc_zero(run->build_count + 1, sizeof *wanted);
+    size_t *list = tern_alloc((run->build_count + 1) * sizeof *list);
+    size_t count = 0;
+    for (size_t i = 0; i < run->problem_count; i++)
+        for (size_t e = 0; !run->problems[i].done && e < run->problems[i].entry_count && e < SCREEN_MAX; e++)
+            wanted[run->problems[i].entries[e].build] = true;
+    for (size_t b = 0; b < run->build_count; b++)
+        if (wanted[b])
+            list[count++] = b;
+    enum tern_status status = tern_run_compile(run, list, count, 0, err);
+    free(wanted);
+    free(list);
+    return status;
+}
+
+/* One journalled request about a build: `running` is committed, the worker asked, the outcome committed. */
+static enum tern_status journalled(struct run *run, const struct run_problem *p, struct tern_store_trial *trial, const json_t *request,
+                                   double timeout_s, double **samples, size_t *count, struct tern_error *err) {
+    json_t *reply = NULL;
+    *samples = NULL;
+    *count = 0;
+    trial->us = trial->us_lo = trial->us_hi = (double)NAN;
+    enum tern_status status = tern_store_trial_begin(run->store, trial, err);
+    if (status != TERN_OK)
+        return status;
+    enum tern_call call =
+        tern_run_gpu_call(run, p, request, timeout_s, &reply, trial->detail, sizeof trial->detail, &status, err);
+    if (status != TERN_OK) {
+        json_decref(reply);
+        return status;
+    }
+    if (call != TERN_CALL_OK) {
+        trial->outcome = call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH;
+    } else {
+        trial->outcome = tern_reply_outcome_of(reply);
+        tern_str_copy(trial->detail, sizeof trial->detail, tern_message_text(reply, "detail"));
+        trial->sm_mhz = (int)tern_message_int(reply, "sm_mhz", 0);
+        *samples = tern_message_samples(reply, "samples", count);
+        struct tern_stats stats;
+        tern_stats_compute(*samples, *count, &stats);
+        trial->us = stats.median;
+        trial->us_lo = stats.lo;
+        trial->us_hi = stats.hi;
+    }
+    run->outcomes[trial->outcome]++;
+    json_decref(reply);
+    return tern_store_trial_finish(run->store, trial, *samples, *count, err);
+}
+
+static json_t *candidate_request(const char *what, const struct run *run, const struct run_build *build, int64_t m, double best_us) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
+                     build->row.params, "format", run->shapes.formats[build->format].name, "cubin", build->row.cubin_hash, "m",
+                     (json_int_t)m, "best_us", best_us);
+}
+
+/* Small odd shapes, once for each build: a candidate that fails there never meets a real problem. */
+static enum tern_status check_build(struct run *run, const struct run_problem *p, struct run_build *build, struct tern_error *err) {
+    struct tern_store_trial trial = {.run = run->run_id,
+                                     .device = run->device_id,
+                                     .problem = p->id,
+                                     .build = build->row.id,
+                                     .policy = "small",
+                                     .stage = "verify",
+                                     .predicted_us = (double)NAN};
+    double *samples = NULL;
+    size_t count = 0;
+    json_t *request = candidate_request("check", run, build, 0, 0);
+    enum tern_status status = journalled(run, NULL, &trial, request, CHECK_TIMEOUT_S, &samples, &count, err);
+    build->checked = true;
+    build->check = trial.outcome;
+    tern_str_copy(build->check_detail, sizeof build->check_detail, trial.detail);
+    free(samples);
+    json_decref(request);
+    return status;
+}
+
+/* Tries one candidate on a problem; *tried tells whether the GPU was used. */
+static enum tern_status screen(struct run *run, struct run_problem *p, struct run_entry *e, double best_us, bool *tried,
+                               struct tern_error *err) {
+    struct run_build *build = &run->builds[e->build];
+    struct tern_store_trial trial = {.run = run->run_id,
+                                     .device = run->device_id,
+                                     .problem = p->id,
+                                     .build = build->row.id,
+                                     .policy = RUN_POLICY,
+                                     .stage = "screen",
+                                     .predicted_us = e->predicted_us};
+    bool found = false, quarantined = false;
+    *tried = false;
+    if (!build->built || build->row.outcome != TERN_OUTCOME_OK) {
+        e->outcome = build->built ? build->row.outcome : TERN_OUTCOME_RUNNING;
+        return TERN_OK;
+    }
+    enum tern_status status =
+        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, RUN_POLICY, "screen", &trial, &found, err);
+    if (status == TERN_OK && !found)
+        status = tern_store_quarantined(run->store, run->device_id, p->id, build->row.id, &quarantined, err);
+    if (status == TERN_OK && !found && !quarantined && !build->checked)
+        status = check_build(run, p, build, err);
+    if (status != TERN_OK)
+        return status;
+    if (quarantined || (!found && build->check != TERN_OUTCOME_OK)) {
+        e->outcome = quarantined ? TERN_OUTCOME_CRASH : build->check;
+        return TERN_OK;
+    }
+    if (!found) {
+        double *samples = NULL;
+        size_t count = 0;
+        json_t *request = candidate_request("trial", run, build, run->shapes.m[p->m], best_us);
+        status = journalled(run, p, &trial, request, TRIAL_TIMEOUT_S, &samples, &count, err);
+        json_decref(request);
+        free(samples);
+        *tried = true;
+    }
+    e->outcome = trial.outcome;
+    e->screen_us = trial.us;
+    e->trial_id = trial.id;
+    return status;
+}
+
+static enum tern_status screen_problem(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
+    int64_t deadline_ns = tern_clock_now_ns() + (int64_t)(share_s * 1e9);
+    const char *format = run->shapes.formats[p->format].name, *layer = run->shapes.layers[p->layer].name;
+    double best_us = (double)INFINITY;
+    size_t tried_count = 0, ok = 0;
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < p->entry_count && status == TERN_OK && !tern_interrupted(); i++) {
+        bool tried = false;
+        if (ok >= 1 && tried_count >= SCREEN_MIN && tern_clock_now_ns() > deadline_ns)
+            break;
+        status = screen(run, p, &p->entries[i], best_us, &tried, err);
+        tried_count += tried;
+        if (p->entries[i].outcome == TERN_OUTCOME_OK) {
+            ok++;
+            if (p->entries[i].screen_us < best_us)
+                best_us = p->entries[i].screen_us;
+        }
+        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m], tried_count,
+                          best_us);
+    }
+    return status;
+}
+
+static enum tern_status tune_problem(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
+    size_t index = (size_t)(p - run->problems);
+    if (p->m > 0)
+        neighbour_first(run, p, p - 1);
+    else if (p->layer > 0)
+        neighbour_first(run, p, &run->problems[index - run->shapes.m_count]);
+    enum tern_status status = screen_problem(run, p, share_s, err);
+    if (status == TERN_OK && !tern_interrupted())
+        status = tern_run_final(run, p, err);
+    if (status == TERN_OK && p->done)
+        status = tern_run_promote_layer(run, index / run->shapes.m_count * run->shapes.m_count, err);
+    return status;
+}
+
+static enum tern_status settle(struct run *run, struct tern_error *err) {
+    char why[512];
+    enum tern_status status = TERN_OK;
+    json_t *reply = NULL, *request = json_pack("{s:s, s:f}", "do", "settle", "seconds", SETTLE_S);
+    if (tern_run_gpu_call(run, NULL, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK && status == TERN_OK)
+        status = tern_error_set(err, TERN_MISSING, "the GPU worker died under a plain load: %s", why);
+    json_decref(request);
+    json_decref(reply);
+    return status;
+}
+
+enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
+    size_t resumed = 0, left = 0;
+    enum tern_status status = resume(run, &resumed, err);
+    for (size_t i = 0; i < run->problem_count; i++) {
+        defaults_first(run, &run->problems[i]);
+        left += !run->problems[i].done;
+    }
+    if (resumed > 0)
+        tern_log_note("%zu of %zu problems are done already", resumed, run->problem_count);
+    if (status == TERN_OK)
+        status = compile_needed(run, err);
+    if (status == TERN_OK && left > 0)
+        status = settle(run, err);
+    double budget_s = run->options.budget_s > 0 ? run->options.budget_s : DEFAULT_BUDGET_S;
+    int64_t end_ns = tern_clock_now_ns() + (int64_t)(budget_s * 1e9);
+    for (size_t i = 0; i < run->problem_count && status == TERN_OK && !tern_interrupted(); i++) {
+        if (run->problems[i].done)
+            continue;
+        double share_s = (double)(end_ns - tern_clock_now_ns()) * 1e-9 / (double)left--;
+        status = tune_problem(run, &run->problems[i], SCREEN_SHARE * share_s, err);
+    }
+    return status;
+}

@@ -1,0 +1,286 @@
+/* Set-up of a run: configs, selection, device, database. Everything that can be wrong is found here, before long work. */
+#include "commands/run_internal.h"
+
+#include "core/file.h"
+#include "core/log.h"
+#include "core/str.h"
+#include "core/version.h"
+#include "device/compiler.h"
+#include "worker/gpu.h"
+#include "worker/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HELLO_TIMEOUT_S 60.0 /* first contact with a driver creates a context; seconds on machines with many GPUs */
+
+/* Keeps the formats named by --formats instead of the file's. */
+static enum tern_status select_formats(struct run *run, struct tern_error *err) {
+    if (!run->options.formats)
+        return TERN_OK;
+    struct tern_strs names = {0};
+    enum tern_status status = TERN_OK;
+    tern_strs_split(&names, run->options.formats, ',');
+    run->shapes.format_count = 0;
+    const size_t room = sizeof run->shapes.formats / sizeof run->shapes.formats[0];
+    if (names.count == 0 || names.count > room)
+        status = tern_error_set(err, TERN_USAGE, "--formats '%s' names %zu formats; 1 to %zu are possible", run->options.formats,
+                                names.count, room);
+    for (size_t i = 0; i < names.count && status == TERN_OK; i++) {
+        struct tern_format format;
+        status = tern_format_parse(names.items[i], &format, err);
+        bool again = false;
+        for (size_t j = 0; j < run->shapes.format_count; j++)
+            again = again || strcmp(run->shapes.formats[j].name, format.name) == 0;
+        if (status == TERN_OK && !again)
+            run->shapes.formats[run->shapes.format_count++] = format;
+    }
+    tern_strs_free(&names);
+    return status;
+}
+
+static enum tern_status select_layers(struct run *run, struct tern_error *err) {
+    if (!run->options.layers)
+        return TERN_OK;
+    struct tern_strs wanted = {0}, known = {0};
+    struct tern_shapes *s = &run->shapes;
+    enum tern_status status = TERN_OK;
+    size_t kept = 0;
+    tern_strs_split(&wanted, run->options.layers, ',');
+    for (size_t i = 0; i < s->layer_count; i++)
+        tern_strs_add(&known, s->layers[i].name);
+    for (size_t w = 0; w < wanted.count && status == TERN_OK; w++) {
+        bool found = false;
+        for (size_t i = 0; i < known.count; i++)
+            found = found || strcmp(known.items[i], wanted.items[w]) == 0;
+        if (!found) {
+            status = tern_error_set(err, TERN_USAGE, "%s has no layer '%s'", s->name, wanted.items[w]);
+            const char *near = tern_str_suggest(wanted.items[w], &known);
+            tern_error_hint(err, near ? "did you mean '%s'?" : "its layers: see configs/shapes%s", near ? near : "");
+        }
+    }
+    for (size_t i = 0; i < s->layer_count && status == TERN_OK; i++)
+        for (size_t w = 0; w < wanted.count; w++)
+            if (strcmp(wanted.items[w], s->layers[i].name) == 0) {
+                s->layers[kept++] = s->layers[i];
+                break;
+            }
+    if (status == TERN_OK) {
+        s->layer_count = kept;
+        if (kept == 0)
+            status = tern_error_set(err, TERN_USAGE, "--layers '%s' selects nothing", run->options.layers);
+    }
+    tern_strs_free(&wanted);
+    tern_strs_free(&known);
+    return status;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Batch sizes of --m need not stand in the shapes file; they share its weight evenly. */
+static enum tern_status select_m(struct run *run, struct tern_error *err) {
+    if (!run->options.m)
+        return TERN_OK;
+    struct tern_strs wanted = {0};
+    struct tern_shapes *s = &run->shapes;
+    enum tern_status status = TERN_OK;
+    tern_strs_split(&wanted, run->options.m, ',');
+    if (wanted.count == 0 || wanted.count > TERN_MAX_M)
+        status = tern_error_set(err, TERN_USAGE, "--m '%s' names %zu batch sizes; 1 to %d are possible", run->options.m,
+                                wanted.count, TERN_MAX_M);
+    s->m_count = 0;
+    for (size_t i = 0; i < wanted.count && status == TERN_OK; i++) {
+        int64_t m;
+        if (!tern_str_parse_int(wanted.items[i], 1, INT32_MAX, &m))
+            status = tern_error_set(err, TERN_USAGE, "--m: '%s' is no batch size; whole numbers from 1 are", wanted.items[i]);
+        else
+            s->m[s->m_count++] = m;
+    }
+    qsort(s->m, s->m_count, sizeof s->m[0], by_value);
+    size_t kept = 0;
+    for (size_t i = 0; i < s->m_count; i++)
+        if (kept == 0 || s->m[kept - 1] != s->m[i])
+            s->m[kept++] = s->m[i];
+    s->m_count = kept;
+    for (size_t i = 0; i < kept; i++)
+        s->weight[i] = 1.0 / (double)kept;
+    tern_strs_free(&wanted);
+    return status;
+}
+
+static enum tern_status select_templates(struct run *run, struct tern_error *err) {
+    enum tern_status status = tern_templates_load_all(&run->templates, &run->template_count, err);
+    if (status != TERN_OK || !run->options.templates)
+        return status;
+    struct tern_strs wanted = {0}, known = {0};
+    tern_strs_split(&wanted, run->options.templates, ',');
+    for (size_t i = 0; i < run->template_count; i++)
+        tern_strs_add(&known, run->templates[i].name);
+    size_t kept = 0;
+    for (size_t i = 0; i < run->template_count; i++) {
+        bool keep = false;
+        for (size_t w = 0; w < wanted.count; w++)
+            keep = keep || strcmp(wanted.items[w], run->templates[i].name) == 0;
+        if (keep)
+            run->templates[kept++] = run->templates[i];
+        else
+            tern_template_free(&run->templates[i]);
+    }
+    run->template_count = kept;
+    if (kept < wanted.count || kept == 0) {
+        const char *near = wanted.count > 0 ? tern_str_suggest(wanted.items[0], &known) : NULL;
+        status = tern_error_set(err, TERN_USAGE, "--templates '%s' names %zu templates, %zu of them exist",
+                                run->options.templates, wanted.count, kept);
+        if (near)
+            tern_error_hint(err, "did you mean '%s'?", near);
+    }
+    tern_strs_free(&wanted);
+    tern_strs_free(&known);
+    return status;
+}
+
+/* Every selected format must fit every selected layer: a group that does not divide K is refused with both numbers. */
+static enum tern_status check_shapes(const struct run *run, struct tern_error *err) {
+    for (size_t f = 0; f < run->shapes.format_count; f++)
+        for (size_t l = 0; l < run->shapes.layer_count; l++) {
+            const struct tern_layer *layer = &run->shapes.layers[l];
+            enum tern_status status = tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, true, err);
+            if (status != TERN_OK) {
+                tern_error_prefix(err, "%s layer %s", run->shapes.name, layer->name);
+                return status;
+            }
+        }
+    return TERN_OK;
+}
+
+static void fill_info(const json_t *reply, struct tern_device_info *info) {
+    tern_str_copy(info->name, sizeof info->name, tern_message_text(reply, "name"));
+    tern_str_copy(info->uuid, sizeof info->uuid, tern_message_text(reply, "uuid"));
+    tern_str_copy(info->driver_name, sizeof info->driver_name, tern_message_text(reply, "driver"));
+    info->cc = (int)tern_message_int(reply, "cc", 0);
+    info->sms = tern_message_int(reply, "sms", 0);
+    info->l2_bytes = tern_message_int(reply, "l2_bytes", 0);
+    info->memory_bytes = tern_message_int(reply, "memory_bytes", 0);
+    info->smem_block_bytes = tern_message_int(reply, "smem_block_bytes", 0);
+    info->driver_version = (int)tern_message_int(reply, "driver_version", 0);
+}
+
+/* Asks a GPU worker what device it has. Not finding the named GPU is no error here: the run is then planned. */
+static enum tern_status find_device(struct run *run, struct tern_error *err) {
+    char why[512] = "";
+    enum tern_status status = tern_process_start("gpu", &run->worker, err);
+    if (status != TERN_OK)
+        return status;
+    json_t *request = json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device, "cache",
+                                run->options.cache);
+    json_t *reply = NULL;
+    struct tern_error missing;
+    if (tern_process_call(&run->worker, request, HELLO_TIMEOUT_S, &reply, why, sizeof why) != TERN_CALL_OK) {
+        tern_str_copy(run->why_planned, sizeof run->why_planned, why);
+    } else if (tern_reply_is_error(reply, &missing)) {
+        tern_str_copy(run->why_planned, sizeof run->why_planned, missing.text);
+    } else {
+        fill_info(reply, &run->info);
+        run->measured = tern_gpu_matches(&run->gpu, run->info.name, run->info.cc, run->info.memory_bytes);
+        if (!run->measured)
+            tern_str_format(run->why_planned, sizeof run->why_planned, "device %lld is %s, not %s",
+                            (long long)run->options.device, run->info.name, run->gpu.title);
+    }
+    json_decref(request);
+    json_decref(reply);
+    if (run->measured) {
+        run->gpu.sms = run->info.sms;
+        run->gpu.l2_bytes = run->info.l2_bytes;
+        run->gpu.smem_block_bytes = run->info.smem_block_bytes;
+        return TERN_OK;
+    }
+    tern_process_kill(&run->worker);
+    if (!run->options.require_gpu)
+        return TERN_OK;
+    tern_error_set(err, TERN_MISSING, "--require-gpu: %s", run->why_planned);
+    tern_error_hint(err, "`tune doctor` shows what was found; without --require-gpu the run is planned");
+    return TERN_MISSING;
+}
+
+static enum tern_status find_compiler(struct run *run, struct tern_error *err) {
+    int major, minor;
+    char path[512];
+    enum tern_status status = tern_nvrtc_version(&major, &minor, path, sizeof path, err);
+    if (status == TERN_OK)
+        status = tern_cuda_include_dir(run->include_dir, sizeof run->include_dir, err);
+    if (status == TERN_OK)
+        tern_str_format(run->nvrtc, sizeof run->nvrtc, "%d.%d", major, minor);
+    return status;
+}
+
+static enum tern_status open_store(struct run *run, struct tern_error *err) {
+    const struct run_options *o = &run->options;
+    enum tern_status status = tern_store_open(o->db, TERN_STORE_WRITE, &run->store, err);
+    if (status == TERN_OK)
+        status = tern_cache_open(o->cache, &run->cache, err);
+    struct tern_store_device device = {.real = run->measured};
+    tern_str_copy(device.gpu, sizeof device.gpu, run->gpu.name);
+    tern_str_copy(device.name, sizeof device.name, run->measured ? run->info.name : run->gpu.title);
+    tern_str_copy(device.uuid, sizeof device.uuid, run->measured ? run->info.uuid : "");
+    tern_str_copy(device.arch, sizeof device.arch, run->gpu.arch);
+    tern_str_copy(device.driver, sizeof device.driver, run->measured ? run->info.driver_name : "");
+    device.sms = run->gpu.sms;
+    device.l2_bytes = run->gpu.l2_bytes;
+    device.memory_bytes = run->measured ? run->info.memory_bytes : run->gpu.memory_bytes;
+    if (status == TERN_OK)
+        status = tern_store_device(run->store, &device, &run->device_id, err);
+    int64_t recovered = 0;
+    if (status == TERN_OK)
+        status = tern_store_recover(run->store, &recovered, err);
+    if (recovered > 0)
+        tern_log_note("an earlier run was killed; %lld of its trials are marked and run again", (long long)recovered);
+    struct tern_str line = {0};
+    tern_str_printf(&line, "tune run --gpu %s --shapes %s%s%s", o->gpu, o->shapes, o->formats ? " --formats " : "",
+                    o->formats ? o->formats : "");
+    if (status == TERN_OK)
+        status = tern_store_run_begin(run->store, run->device_id, tern_str_text(&line), TERN_VERSION, (uint64_t)o->seed,
+                                      &run->run_id, err);
+    tern_str_free(&line);
+    return status;
+}
+
+enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
+    enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
+    if (status == TERN_OK)
+        status = tern_shapes_load(run->options.shapes, &run->shapes, err);
+    if (status == TERN_OK)
+        status = select_formats(run, err);
+    if (status == TERN_OK)
+        status = select_layers(run, err);
+    if (status == TERN_OK)
+        status = select_m(run, err);
+    if (status == TERN_OK)
+        status = select_templates(run, err);
+    if (status == TERN_OK)
+        status = check_shapes(run, err);
+    if (status == TERN_OK)
+        status = find_compiler(run, err);
+    if (status == TERN_OK)
+        status = find_device(run, err);
+    if (status == TERN_OK)
+        status = open_store(run, err);
+    return status;
+}
+
+void tern_run_release(struct run *run) {
+    tern_process_kill(&run->worker);
+    for (size_t i = 0; i < run->problem_count; i++) {
+        free(run->problems[i].entries);
+        free(run->problems[i].per_layout);
+    }
+    free(run->problems);
+    free(run->builds);
+    free(run->build_index);
+    tern_templates_free(run->templates, run->template_count);
+    tern_gpu_free(&run->gpu);
+    tern_cache_close(run->cache);
+    tern_store_close(run->store);
+}
