@@ -18,11 +18,12 @@ struct bundle_options {
     const char *output, *db, *cache;
 };
 
-#define OPTION_ROWS(o)                                                                                                     \
-    {                                                                                                                      \
-        {"output", 'o', TERN_OPTION_TEXT, &(o)->output, "FILE", "tar file to write (default tern-bundle.tar)", 0, 0},        \
-        {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database to take along (default results/tern.db)", 0, 0},             \
-        {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels to take along (default results/cache)", 0, 0},  \
+#define OPTION_ROWS(o)                                                                                                      \
+    {                                                                                                                       \
+        {"output", 'o', TERN_OPTION_TEXT, &(o)->output, "FILE", "tar file to write (default tern-bundle.tar)", 0, 0},       \
+            {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database to take along (default results/tern.db)", 0, 0},        \
+            {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels to take along (default results/cache)",    \
+             0,       0},                                                                                                   \
     }
 
 /* What a machine needs to run, below the program's home. */
@@ -93,8 +94,7 @@ static enum tern_status bundle(int argc, char **argv, struct tern_error *err) {
     const struct tern_option rows[] = OPTION_ROWS(&o);
     size_t positional = 0;
     char folder[] = "/tmp/tern-bundle.XXXXXX", part[1024];
-    enum tern_status status =
-        tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
+    enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
     if (status != TERN_OK)
         return status;
     tern_str_format(part, sizeof part, "%s.part", o.output);
@@ -103,7 +103,8 @@ static enum tern_status bundle(int argc, char **argv, struct tern_error *err) {
         return tern_error_set(err, TERN_INTERNAL, "cannot write %s: %s", o.output, strerror(errno));
     fclose(probe);
     if (!tern_file_is_dir(o.cache))
-        tern_log_warn("plan first: tune --gpu NAME --shapes NAME", "%s does not exist: the bundle has no compiled kernels", o.cache);
+        tern_log_warn("plan first: tune --gpu NAME --shapes NAME", "%s does not exist: the bundle has no compiled kernels",
+                      o.cache);
     if (!mkdtemp(folder))
         return tern_error_set(err, TERN_INTERNAL, "cannot make a temporary folder: %s", strerror(errno));
     status = stage(&o, folder, err);

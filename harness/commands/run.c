@@ -12,24 +12,32 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPTION_ROWS(o)                                                                                                       \
-    {                                                                                                                        \
-        {"gpu", 'g', TERN_OPTION_TEXT, &(o)->gpu, "NAME", "GPU to tune for: a file or a name in configs/gpus", 0, 0},          \
-        {"shapes", 's', TERN_OPTION_TEXT, &(o)->shapes, "NAME", "model: a file or a name in configs/shapes", 0, 0},            \
-        {"formats", 'f', TERN_OPTION_TEXT, &(o)->formats, "LIST", "weight formats (default: those of the shapes file)", 0, 0}, \
-        {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                                    \
-        {"m", 'm', TERN_OPTION_TEXT, &(o)->m, "LIST", "only these batch sizes (any M >= 1)", 0, 0},                            \
-        {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},                    \
-        {"budget", 'b', TERN_OPTION_SECONDS, &(o)->budget_s, "TIME",                                                           \
-         "time for trials (default 5m on a GPU, 3m for planning)", 0, 0},                                                     \
-        {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                             \
-        {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},                  \
-        {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                      \
-        {"device", 'd', TERN_OPTION_INT, &(o)->device, "N", "CUDA device ordinal (default 0)", 0, 63},                         \
-        {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", 1, 2}, \
-        {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},            \
-        {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},           \
-        {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                     \
+#define OPTION_ROWS(o)                                                                                                        \
+    {                                                                                                                         \
+        {"gpu", 'g', TERN_OPTION_TEXT, &(o)->gpu, "NAME", "GPU to tune for: a file or a name in configs/gpus", 0, 0},         \
+            {"shapes", 's', TERN_OPTION_TEXT, &(o)->shapes, "NAME", "model: a file or a name in configs/shapes", 0, 0},       \
+            {"formats", 'f', TERN_OPTION_TEXT, &(o)->formats, "LIST", "weight formats (default: those of the shapes file)",   \
+             0,         0},                                                                                                   \
+            {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \
+            {"m", 'm', TERN_OPTION_TEXT, &(o)->m, "LIST", "only these batch sizes (any M >= 1)", 0, 0},                       \
+            {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},               \
+            {"budget",                                                                                                        \
+             'b',                                                                                                             \
+             TERN_OPTION_SECONDS,                                                                                             \
+             &(o)->budget_s,                                                                                                  \
+             "TIME",                                                                                                          \
+             "time for trials (default 5m on a GPU, 3m for planning)",                                                        \
+             0,                                                                                                               \
+             0},                                                                                                              \
+            {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                        \
+            {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},             \
+            {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                 \
+            {"device", 'd', TERN_OPTION_INT, &(o)->device, "N", "CUDA device ordinal (default 0)", 0, 63},                    \
+            {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", \
+             1,        2},                                                                                                    \
+            {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},       \
+            {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},      \
+            {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                \
     }
 
 static void set_defaults(struct run_options *o) {
@@ -61,8 +69,7 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
     set_defaults(o);
     const struct tern_option rows[] = OPTION_ROWS(o);
     size_t positional = 0;
-    enum tern_status status =
-        tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
+    enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
     if (status != TERN_OK)
         return status;
     if (!o->gpu || !o->shapes) {
@@ -94,8 +101,8 @@ static enum tern_status judge(const struct run *run, struct tern_error *err) {
     if (missing == 0)
         return TERN_OK;
     if (tern_interrupted())
-        return tern_error_set(err, TERN_FAILED, "interrupted: %zu of %zu problems are left; the same command goes on", missing,
-                              run->problem_count);
+        return tern_error_set(err, TERN_FAILED, "interrupted: %zu of %zu problems are left; the same command goes on",
+                              missing, run->problem_count);
     tern_error_set(err, TERN_FAILED, "%zu of %zu problems have no right candidate; first: %s %s M=%lld", missing,
                    run->problem_count, run->shapes.formats[first->format].name, run->shapes.layers[first->layer].name,
                    (long long)run->shapes.m[first->m]);
@@ -118,8 +125,8 @@ static void print(const struct run *run) {
             tern_str_printf(&line, ", %lld %s", (long long)run->outcomes[i], tern_outcome_name((enum tern_outcome)i));
             tried += run->outcomes[i];
         }
-    tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried, (double)(tern_clock_now_ns() - run->start_ns) * 1e-9,
-                  tern_str_text(&line), run->options.db);
+    tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried,
+                  (double)(tern_clock_now_ns() - run->start_ns) * 1e-9, tern_str_text(&line), run->options.db);
     tern_str_free(&line);
 }
 
@@ -152,5 +159,7 @@ out:
     return status;
 }
 
-const struct tern_command tern_command_run = {
-    .name = "run", .summary = "tune every layer of a model for a GPU (the default command)", .run = run_command, .help = help};
+const struct tern_command tern_command_run = {.name = "run",
+                                              .summary = "tune every layer of a model for a GPU (the default command)",
+                                              .run = run_command,
+                                              .help = help};

@@ -1,4 +1,5 @@
-/* Candidates of each problem and the builds they need. One build serves every shape of its format, so builds are found by key. */
+/* Candidates of each problem and the builds they need. One build serves every shape of its format, so builds are found by
+ * key. */
 #include "commands/run_internal.h"
 
 #include "core/file.h"
@@ -12,7 +13,8 @@
 
 #define BUILD_FLAGS "-std=c++17 -default-device v1" /* part of the key; change it when the compiler's flags change */
 
-/* Per template: kernel.cu with the text of every include, hashed; the key of a build adds its preamble, compiler and target. */
+/* Per template: kernel.cu with the text of every include, hashed; the key of a build adds its preamble, compiler and target.
+ */
 struct source_identity {
     char hash[TERN_HASH_CHARS];
 };
@@ -137,7 +139,8 @@ static bool serves(const struct tern_template *t, const struct tern_problem_shap
     return bits && t->families[shape->format->family] && shape->m >= t->m_min && shape->m <= t->m_max;
 }
 
-/* Adds the candidates of one template to a problem; the grid puts the default candidate first, which then gets the best place. */
+/* Adds the candidates of one template to a problem; the grid puts the default candidate first, which then gets the best
+ * place. */
 static enum tern_status add_template(struct run *run, struct run_problem *p, const struct tern_template *t,
                                      const struct source_identity *id, struct tern_error *err) {
     struct tern_problem_shape shape = tern_run_shape(run, p);
@@ -154,11 +157,11 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
             break;
         size_t build = find_or_add_build(run, id, &list.items[i], p->format);
         const struct tern_resources unknown = {0};
-        p->entries[p->entry_count++] = (struct run_entry){
-            .build = build,
-            .predicted_us = tern_cost_predict_us(&run->gpu, &list.items[i], &shape, &geometry, &unknown),
-            .outcome = TERN_OUTCOME_RUNNING,
-            .screen_us = (double)NAN};
+        p->entries[p->entry_count++] =
+            (struct run_entry){.build = build,
+                               .predicted_us = tern_cost_predict_us(&run->gpu, &list.items[i], &shape, &geometry, &unknown),
+                               .outcome = TERN_OUTCOME_RUNNING,
+                               .screen_us = (double)NAN};
     }
     tern_candidates_free(&list);
     return status;
@@ -202,7 +205,7 @@ enum tern_status tern_run_candidates(struct run *run, struct tern_error *err) {
     for (size_t i = 0; i < run->problem_count; i++)
         entries += run->problems[i].entry_count;
     if (status == TERN_OK)
-        tern_log_note("%zu problems, %zu candidates of %zu templates, %zu trials possible", run->problem_count, run->build_count,
-                      run->template_count, entries);
+        tern_log_note("%zu problems, %zu candidates of %zu templates, %zu trials possible", run->problem_count,
+                      run->build_count, run->template_count, entries);
     return status;
 }

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPILE_TIMEOUT_S 120.0 /* ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds */
+#define COMPILE_TIMEOUT_S 120.0 /* ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds  \
+                                 */
 #define COMPILE_RECYCLE 64      /* NVRTC keeps memory from compile to compile */
 
 struct batch {
@@ -52,9 +53,10 @@ static json_t *request(void *user, size_t index) {
     tern_str_format(name, sizeof name, "%s.cu", build->row.template_name);
     if (tern_run_source(run, build, &source, &err) != TERN_OK)
         tern_str_printf(&source, "\n#error \"%s\"\n", err.text); /* becomes this build's compiler log */
-    json_t *message = json_pack("{s:s, s:s, s:s, s:s, s:s, s:[s, s], s:s}", "do", "compile", "source", tern_str_text(&source),
-                                "name", name, "arch", run->gpu.arch, "entry", build->candidate.tmpl->entry, "include",
-                                batch->include, run->include_dir, "cache", run->options.cache);
+    json_t *message =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:[s, s], s:s}", "do", "compile", "source", tern_str_text(&source), "name",
+                  name, "arch", run->gpu.arch, "entry", build->candidate.tmpl->entry, "include", batch->include,
+                  run->include_dir, "cache", run->options.cache);
     tern_str_free(&source);
     return message;
 }
@@ -99,7 +101,8 @@ static void done(void *user, size_t index, enum tern_call call, const json_t *re
     }
 }
 
-enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns, struct tern_error *err) {
+enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns,
+                                  struct tern_error *err) {
     struct batch batch = {.run = run, .status = TERN_OK, .err = err};
     size_t answered = 0;
     enum tern_status status = tern_file_home_path("templates/include", batch.include, sizeof batch.include, err);

@@ -1,5 +1,5 @@
-/* Finals of one problem: the best screened candidates, the defaults and the baselines in interleaved rounds, then the result rows.
- * Reported numbers come from here only: the best of many noisy screening times is a biased pick. */
+/* Finals of one problem: the best screened candidates, the defaults and the baselines in interleaved rounds, then the result
+ * rows. Reported numbers come from here only: the best of many noisy screening times is a biased pick. */
 #include "commands/run_internal.h"
 
 #include "core/log.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINALISTS 5          /* best screened candidates */
-#define FINALISTS_MAX 12     /* with the defaults and the best of each layout */
-#define FINAL_SECONDS 0.4    /* aim for all rounds of a problem; at least 20 rounds are run */
+#define FINALISTS       5   /* best screened candidates */
+#define FINALISTS_MAX   12  /* with the defaults and the best of each layout */
+#define FINAL_SECONDS   0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
 #define FINAL_TIMEOUT_S 180.0
-#define RESAMPLES 1000
-#define IMPLAUSIBLE 0.97     /* below this share of the limit a time is an error to be explained, never a record */
+#define RESAMPLES       1000
+#define IMPLAUSIBLE     0.97 /* below this share of the limit a time is an error to be explained, never a record */
 
 struct finalist {
     struct run_entry *entry;
@@ -111,11 +111,12 @@ static json_t *final_request(const struct final *f) {
     json_t *entries = json_array();
     for (size_t i = 0; i < f->count; i++) {
         const struct run_build *b = &f->run->builds[f->list[i].entry->build];
-        json_array_append_new(entries, json_pack("{s:s, s:s, s:s, s:f}", "template", b->row.template_name, "params", b->row.params,
-                                                 "cubin", b->row.cubin_hash, "screen_us", f->list[i].entry->screen_us));
+        json_array_append_new(entries,
+                              json_pack("{s:s, s:s, s:s, s:f}", "template", b->row.template_name, "params", b->row.params,
+                                        "cubin", b->row.cubin_hash, "screen_us", f->list[i].entry->screen_us));
     }
-    return json_pack("{s:s, s:I, s:f, s:o}", "do", "final", "m", (json_int_t)f->run->shapes.m[f->p->m], "seconds", FINAL_SECONDS,
-                     "entries", entries);
+    return json_pack("{s:s, s:I, s:f, s:o}", "do", "final", "m", (json_int_t)f->run->shapes.m[f->p->m], "seconds",
+                     FINAL_SECONDS, "entries", entries);
 }
 
 /* Outcome, samples and statistics of each finalist out of the worker's reply; `fallback` when there is none. */
@@ -163,14 +164,16 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
         tern_str_copy(row.kind, sizeof row.kind, kind);
-        tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld", (long long)tern_message_int(f->reply, "best_algorithm", -1),
+        tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
+                        (long long)tern_message_int(f->reply, "best_algorithm", -1),
                         (long long)tern_message_int(f->reply, "algorithms", -1));
         row.us = stats.median;
         row.us_lo = stats.lo;
         row.us_hi = stats.hi;
         row.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
         if (status == TERN_OK && count > 0)
-            status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples, count, err);
+            status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples,
+                                             count, err);
         free(samples);
     }
     return status;

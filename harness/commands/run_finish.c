@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-void tern_run_result(const struct run *run, const struct run_problem *p, const struct run_build *build, struct tern_result *row) {
+void tern_run_result(const struct run *run, const struct run_problem *p, const struct run_build *build,
+                     struct tern_result *row) {
     const struct tern_template *t = build->candidate.tmpl;
     const struct tern_layer *layer = &run->shapes.layers[p->layer];
     memset(row, 0, sizeof *row);
@@ -47,7 +48,9 @@ void tern_run_result(const struct run *run, const struct run_problem *p, const s
 }
 
 /* Time that ranks a row: measured, or predicted when nothing was measured. */
-static double row_us(const struct tern_result *row) { return row->planned ? row->predicted_us : row->us; }
+static double row_us(const struct tern_result *row) {
+    return row->planned ? row->predicted_us : row->us;
+}
 
 /* Names of the layouts that have results at any M of the layer; returns how many. */
 static size_t collect_layouts(const struct run *run, size_t first, const char **names) {

@@ -5,7 +5,8 @@
 #include "core/str.h"
 #include "worker/reply.h"
 
-#define PREPARE_TIMEOUT_S 180.0 /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more */
+#define PREPARE_TIMEOUT_S 180.0 /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more   \
+                                 */
 #define MAX_DEATHS_IN_A_ROW 8   /* by then it is the device, not a candidate */
 
 /* Index of the first problem of p's (format, layer). */
@@ -80,7 +81,8 @@ static enum tern_status prepare(struct run *run, const struct run_problem *p, st
 }
 
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
-                                 json_t **reply, char *why, size_t why_size, enum tern_status *status, struct tern_error *err) {
+                                 json_t **reply, char *why, size_t why_size, enum tern_status *status,
+                                 struct tern_error *err) {
     *reply = NULL;
     *status = TERN_OK;
     if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)

@@ -37,17 +37,17 @@ struct run_options {
 /* A candidate compiled for a format: serves every shape. */
 struct run_build {
     struct tern_candidate candidate;
-    size_t format;           /* index in run.shapes.formats */
+    size_t format;               /* index in run.shapes.formats */
     struct tern_store_build row; /* row.key always; the rest once built */
-    bool built;              /* row is complete, whatever the outcome */
-    bool checked;            /* small odd shapes were checked in this run or before */
-    enum tern_outcome check; /* OK, or why it must not run */
+    bool built;                  /* row is complete, whatever the outcome */
+    bool checked;                /* small odd shapes were checked in this run or before */
+    enum tern_outcome check;     /* OK, or why it must not run */
     char check_detail[256];
 };
 
 /* What is known of one candidate on one problem. */
 struct run_entry {
-    size_t build;            /* index in run.builds */
+    size_t build; /* index in run.builds */
     double predicted_us;
     enum tern_outcome outcome; /* RUNNING: not tried yet */
     double screen_us;
@@ -55,13 +55,13 @@ struct run_entry {
 };
 
 struct run_problem {
-    size_t format, layer, m; /* indices in run.shapes */
-    int64_t id;              /* in the store */
+    size_t format, layer, m;   /* indices in run.shapes */
+    int64_t id;                /* in the store */
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
-    bool done;               /* a result exists, from this run or resumed */
-    struct tern_result result; /* of the best layout so far */
+    bool done;                      /* a result exists, from this run or resumed */
+    struct tern_result result;      /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
     size_t per_layout_count;
 };
@@ -74,7 +74,7 @@ struct run {
     size_t template_count;
     char include_dir[512], nvrtc[32];
     bool measured;
-    char why_planned[512];     /* why nothing can be measured */
+    char why_planned[512]; /* why nothing can be measured */
     struct tern_device_info info;
     struct tern_process worker; /* GPU worker, measured runs */
     size_t prepared;            /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
@@ -84,7 +84,7 @@ struct run {
     int64_t device_id, run_id;
     struct run_build *builds;
     size_t build_count, build_capacity;
-    uint32_t *build_index;     /* open addressing over row.key; 0: empty, else index + 1 */
+    uint32_t *build_index; /* open addressing over row.key; 0: empty, else index + 1 */
     size_t build_index_size;
     struct run_problem *problems; /* format-major, then layer, then M ascending */
     size_t problem_count;
@@ -101,20 +101,23 @@ void tern_run_release(struct run *run);
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p);
 /* Source of a build: preamble and kernel.cu. */
-enum tern_status tern_run_source(const struct run *run, const struct run_build *build, struct tern_str *out, struct tern_error *err);
+enum tern_status tern_run_source(const struct run *run, const struct run_build *build, struct tern_str *out,
+                                 struct tern_error *err);
 
 /* run_compile.c: compiles the listed builds that are not built; stop_ns as in pool.h. */
-enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns, struct tern_error *err);
+enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns,
+                                  struct tern_error *err);
 
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
 enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker that survive its death. */
-/* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. On TERN_CALL_OK *reply is the caller's. A reply
- * that is an error of the machine, not of the candidate, fills err and returns through *status. */
+/* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. On TERN_CALL_OK *reply is the
+ * caller's. A reply that is an error of the machine, not of the candidate, fills err and returns through *status. */
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
-                                 json_t **reply, char *why, size_t why_size, enum tern_status *status, struct tern_error *err);
+                                 json_t **reply, char *why, size_t why_size, enum tern_status *status,
+                                 struct tern_error *err);
 
 /* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);
@@ -123,7 +126,8 @@ enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct t
 /* Promotes what is known of the (format, layer) that starts at problem index `first`. */
 enum tern_status tern_run_promote_layer(struct run *run, size_t first, struct tern_error *err);
 /* Fills the parts of a result row that do not depend on times. */
-void tern_run_result(const struct run *run, const struct run_problem *p, const struct run_build *build, struct tern_result *row);
+void tern_run_result(const struct run *run, const struct run_problem *p, const struct run_build *build,
+                     struct tern_result *row);
 /* Chooses one layout for each (format, layer) and promotes its winners; see --copies. */
 enum tern_status tern_run_promote(struct run *run, struct tern_error *err);
 /* All results of the run, sorted. */

@@ -14,13 +14,13 @@
 #include <string.h>
 
 #define DEFAULT_BUDGET_S 300.0
-#define SETTLE_S 3.0             /* load before the first time is taken (tuning.md: about 3 s) */
-#define SCREEN_SHARE 0.6         /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
-#define SCREEN_MIN 6             /* candidates tried whatever the budget says */
-#define SCREEN_MAX 64            /* candidates a problem has compiled at most */
-#define NEIGHBOUR_BEST 6         /* best of the neighbouring problem that go first */
-#define CHECK_TIMEOUT_S 30.0
-#define TRIAL_TIMEOUT_S 30.0
+#define SETTLE_S         3.0 /* load before the first time is taken (tuning.md: about 3 s) */
+#define SCREEN_SHARE     0.6 /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
+#define SCREEN_MIN       6   /* candidates tried whatever the budget says */
+#define SCREEN_MAX       64  /* candidates a problem has compiled at most */
+#define NEIGHBOUR_BEST   6   /* best of the neighbouring problem that go first */
+#define CHECK_TIMEOUT_S  30.0
+#define TRIAL_TIMEOUT_S  30.0
 
 static bool is_default(const struct tern_candidate *c) {
     for (size_t i = 0; i < c->tmpl->param_count; i++)
@@ -29,7 +29,8 @@ static bool is_default(const struct tern_candidate *c) {
     return true;
 }
 
-/* Marks problems whose winner of an earlier run still holds: same device class, driver, policy, and a build of today's space. */
+/* Marks problems whose winner of an earlier run still holds: same device class, driver, policy, and a build of today's
+ * space. */
 static enum tern_status resume(struct run *run, size_t *resumed, struct tern_error *err) {
     struct tern_results rows = {0};
     enum tern_status status = tern_store_winners(run->store, run->gpu.name, run->shapes.name, &rows, err);
@@ -51,7 +52,8 @@ static enum tern_status resume(struct run *run, size_t *resumed, struct tern_err
                 continue;
             status = tern_store_build_find(run->store, row->build_key, &build, &found, err);
             if (status == TERN_OK && found)
-                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, RUN_POLICY, "final", &trial, &found, err);
+                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, RUN_POLICY, "final", &trial,
+                                               &found, err);
             if (status == TERN_OK && found) {
                 p->done = true;
                 p->result = *row;
@@ -120,8 +122,9 @@ static enum tern_status compile_needed(struct run *run, struct tern_error *err) 
 }
 
 /* One journalled request about a build: `running` is committed, the worker asked, the outcome committed. */
-static enum tern_status journalled(struct run *run, const struct run_problem *p, struct tern_store_trial *trial, const json_t *request,
-                                   double timeout_s, double **samples, size_t *count, struct tern_error *err) {
+static enum tern_status journalled(struct run *run, const struct run_problem *p, struct tern_store_trial *trial,
+                                   const json_t *request, double timeout_s, double **samples, size_t *count,
+                                   struct tern_error *err) {
     json_t *reply = NULL;
     *samples = NULL;
     *count = 0;
@@ -153,14 +156,16 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     return tern_store_trial_finish(run->store, trial, *samples, *count, err);
 }
 
-static json_t *candidate_request(const char *what, const struct run *run, const struct run_build *build, int64_t m, double best_us) {
+static json_t *candidate_request(const char *what, const struct run *run, const struct run_build *build, int64_t m,
+                                 double best_us) {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
-                     build->row.params, "format", run->shapes.formats[build->format].name, "cubin", build->row.cubin_hash, "m",
-                     (json_int_t)m, "best_us", best_us);
+                     build->row.params, "format", run->shapes.formats[build->format].name, "cubin", build->row.cubin_hash,
+                     "m", (json_int_t)m, "best_us", best_us);
 }
 
 /* Small odd shapes, once for each build: a candidate that fails there never meets a real problem. */
-static enum tern_status check_build(struct run *run, const struct run_problem *p, struct run_build *build, struct tern_error *err) {
+static enum tern_status check_build(struct run *run, const struct run_problem *p, struct run_build *build,
+                                    struct tern_error *err) {
     struct tern_store_trial trial = {.run = run->run_id,
                                      .device = run->device_id,
                                      .problem = p->id,
@@ -241,8 +246,8 @@ static enum tern_status screen_problem(struct run *run, struct run_problem *p, d
             if (p->entries[i].screen_us < best_us)
                 best_us = p->entries[i].screen_us;
         }
-        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m], tried_count,
-                          best_us);
+        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m],
+                          tried_count, best_us);
     }
     return status;
 }
@@ -265,7 +270,8 @@ static enum tern_status settle(struct run *run, struct tern_error *err) {
     char why[512];
     enum tern_status status = TERN_OK;
     json_t *reply = NULL, *request = json_pack("{s:s, s:f}", "do", "settle", "seconds", SETTLE_S);
-    if (tern_run_gpu_call(run, NULL, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK && status == TERN_OK)
+    if (tern_run_gpu_call(run, NULL, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK &&
+        status == TERN_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died under a plain load: %s", why);
     json_decref(request);
     json_decref(reply);

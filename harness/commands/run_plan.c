@@ -1,5 +1,5 @@
-/* A run without a matching GPU: compile within the budget in the cost model's order, rank with the compiler's resources, check the
- * ranked best on the emulator. Nothing here has a measured time; the database refuses one. */
+/* A run without a matching GPU: compile within the budget in the cost model's order, rank with the compiler's resources,
+ * check the ranked best on the emulator. Nothing here has a measured time; the database refuses one. */
 #include "commands/run_internal.h"
 
 #include "core/clock.h"
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BUDGET_S 180.0
-#define COMPILE_SHARE 0.55      /* of the budget; the emulator gets the rest */
+#define DEFAULT_BUDGET_S  180.0
+#define COMPILE_SHARE     0.55 /* of the budget; the emulator gets the rest */
 #define EMULATE_TIMEOUT_S 120.0
-#define EMULATE_POLICY "emu"
+#define EMULATE_POLICY    "emu"
 
 /* Builds in the order in which planning wants them: the best of every problem, then every second best, and so on. */
 static size_t ranked_builds(const struct run *run, size_t *list) {
@@ -64,7 +64,8 @@ static struct run_entry *best_planned(const struct run *run, struct run_problem 
     for (size_t e = 0; e < p->entry_count; e++) {
         const struct run_build *b = &run->builds[p->entries[e].build];
         bool usable = b->built && b->row.outcome == TERN_OUTCOME_OK &&
-                      (b->check == TERN_OUTCOME_OK || b->check == TERN_OUTCOME_RUNNING) && isfinite(p->entries[e].predicted_us);
+                      (b->check == TERN_OUTCOME_OK || b->check == TERN_OUTCOME_RUNNING) &&
+                      isfinite(p->entries[e].predicted_us);
         if (usable && (!best || p->entries[e].predicted_us < best->predicted_us))
             best = &p->entries[e];
     }
@@ -82,8 +83,9 @@ struct emulation {
 static json_t *emulate_request(void *user, size_t index) {
     const struct emulation *em = user;
     const struct run_build *b = &em->run->builds[em->builds[index]];
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "do", "emulate", "template", b->row.template_name, "params", b->row.params,
-                     "format", b->row.format, "seed", (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "do", "emulate", "template", b->row.template_name, "params",
+                     b->row.params, "format", b->row.format, "seed", (json_int_t)em->run->options.seed, "cache",
+                     em->run->options.cache);
 }
 
 static void emulate_done(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
@@ -139,8 +141,8 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
         struct run_build *b = &run->builds[e->build];
         struct tern_store_trial earlier;
         bool found = false, queued = false;
-        enum tern_status status = tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id, EMULATE_POLICY,
-                                                        "verify", &earlier, &found, err);
+        enum tern_status status = tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
+                                                        EMULATE_POLICY, "verify", &earlier, &found, err);
         if (status != TERN_OK)
             return status;
         if (found) {
@@ -232,7 +234,8 @@ static void summarise(const struct run *run, size_t wanted) {
         failed += run->builds[b].built && run->builds[b].row.outcome != TERN_OUTCOME_OK;
         checked += run->builds[b].checked && run->builds[b].check == TERN_OUTCOME_OK;
     }
-    tern_log_note("compiled %zu of %zu candidates (%zu refused by the compiler, %zu left out by the budget); %zu right on the emulator",
+    tern_log_note("compiled %zu of %zu candidates (%zu refused by the compiler, %zu left out by the budget); %zu right on "
+                  "the emulator",
                   built, wanted, failed, wanted - built, checked);
 }
 

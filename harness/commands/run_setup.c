@@ -24,8 +24,8 @@ static enum tern_status select_formats(struct run *run, struct tern_error *err) 
     run->shapes.format_count = 0;
     const size_t room = sizeof run->shapes.formats / sizeof run->shapes.formats[0];
     if (names.count == 0 || names.count > room)
-        status = tern_error_set(err, TERN_USAGE, "--formats '%s' names %zu formats; 1 to %zu are possible", run->options.formats,
-                                names.count, room);
+        status = tern_error_set(err, TERN_USAGE, "--formats '%s' names %zu formats; 1 to %zu are possible",
+                                run->options.formats, names.count, room);
     for (size_t i = 0; i < names.count && status == TERN_OK; i++) {
         struct tern_format format;
         status = tern_format_parse(names.items[i], &format, err);
@@ -95,7 +95,8 @@ static enum tern_status select_m(struct run *run, struct tern_error *err) {
     for (size_t i = 0; i < wanted.count && status == TERN_OK; i++) {
         int64_t m;
         if (!tern_str_parse_int(wanted.items[i], 1, INT32_MAX, &m))
-            status = tern_error_set(err, TERN_USAGE, "--m: '%s' is no batch size; whole numbers from 1 are", wanted.items[i]);
+            status =
+                tern_error_set(err, TERN_USAGE, "--m: '%s' is no batch size; whole numbers from 1 are", wanted.items[i]);
         else
             s->m[s->m_count++] = m;
     }
@@ -174,8 +175,8 @@ static enum tern_status find_device(struct run *run, struct tern_error *err) {
     enum tern_status status = tern_process_start("gpu", &run->worker, err);
     if (status != TERN_OK)
         return status;
-    json_t *request = json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device, "cache",
-                                run->options.cache);
+    json_t *request =
+        json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device, "cache", run->options.cache);
     json_t *reply = NULL;
     struct tern_error missing;
     if (tern_process_call(&run->worker, request, HELLO_TIMEOUT_S, &reply, why, sizeof why) != TERN_CALL_OK) {

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void help(void) { puts("usage: tune worker KIND\n\nInternal: serves requests of a parent `tune` on a socket. Not for people."); }
+static void help(void) {
+    puts("usage: tune worker KIND\n\nInternal: serves requests of a parent `tune` on a socket. Not for people.");
+}
 
 static enum tern_status worker(int argc, char **argv, struct tern_error *err) {
     static const struct {

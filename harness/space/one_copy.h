@@ -8,9 +8,10 @@
 
 #define TERN_MAX_LAYOUTS 16
 
-/* us[l*ms + m]: best time of layout l at M number m, NAN or INFINITY where it has none. weight[m]: share of that M in the model's time.
- * Sets chosen[l] for at most `copies` (1 or 2) layouts so that sum of weight * (best chosen / best of all) is least; an M that the
- * chosen cannot serve counts as a slow-down of 1000. Returns that sum / sum of weights (1 = nothing lost), INFINITY if nothing is timed. */
+/* us[l*ms + m]: best time of layout l at M number m, NAN or INFINITY where it has none. weight[m]: share of that M in the
+ * model's time. Sets chosen[l] for at most `copies` (1 or 2) layouts so that sum of weight * (best chosen / best of all) is
+ * least; an M that the chosen cannot serve counts as a slow-down of 1000. Returns that sum / sum of weights (1 = nothing
+ * lost), INFINITY if nothing is timed. */
 double tern_one_copy_choose(const double *us, size_t layouts, size_t ms, const double *weight, int copies, bool *chosen);
 
 #endif

@@ -15,9 +15,10 @@
 #define MAX_INCLUDES 8
 
 static json_t *compiled_reply(const struct tern_compiled *c, const char *hash) {
-    return json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:f}", "ok", c->ok, "cubin", hash, "bytes", (json_int_t)c->image_bytes,
-                     "registers", (json_int_t)c->registers, "static_smem", (json_int_t)c->static_smem_bytes, "spill",
-                     (json_int_t)c->spill_bytes, "log", tern_str_text(&c->log), "seconds", c->seconds);
+    return json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:f}", "ok", c->ok, "cubin", hash, "bytes",
+                     (json_int_t)c->image_bytes, "registers", (json_int_t)c->registers, "static_smem",
+                     (json_int_t)c->static_smem_bytes, "spill", (json_int_t)c->spill_bytes, "log", tern_str_text(&c->log),
+                     "seconds", c->seconds);
 }
 
 static json_t *compile(const json_t *request) {
@@ -31,9 +32,9 @@ static json_t *compile(const json_t *request) {
     memset(&compiled, 0, sizeof compiled);
     for (; count < json_array_size(list) && count < MAX_INCLUDES; count++)
         includes[count] = json_string_value(json_array_get(list, count));
-    enum tern_status status =
-        tern_nvrtc_compile(tern_message_text(request, "source"), tern_message_text(request, "name"),
-                           tern_message_text(request, "arch"), includes, count, tern_message_text(request, "entry"), &compiled, &err);
+    enum tern_status status = tern_nvrtc_compile(tern_message_text(request, "source"), tern_message_text(request, "name"),
+                                                 tern_message_text(request, "arch"), includes, count,
+                                                 tern_message_text(request, "entry"), &compiled, &err);
     if (status == TERN_OK && compiled.ok)
         status = tern_cache_open(tern_message_text(request, "cache"), &cache, &err);
     if (status == TERN_OK && compiled.ok)

@@ -1,13 +1,17 @@
 /* The GPU worker: the one process that loads libcuda. Serves requests on TERN_WORKER_FD, one after the other, on one device.
  *
  * {"do": "hello", "device", "cache"}: opens the device; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
- * {"do": "prepare", "format", "n", "k", "layout", "m_max", "seed"}: random weights packed and copied often enough to be cold,
- *     activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
- * {"do": "check", "template", "params", "format", "cubin"}: small odd shapes against the host's FP64; answers {"outcome", "detail"}.
- * {"do": "trial", "template", "params", "cubin", "m", "best_us"}: verifies on the prepared problem, times, verifies again; answers
+ * {"do": "prepare", "format", "n", "k", "layout", "m_max", "seed"}: random weights packed and copied often enough to be
+ * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
+ * {"do": "check", "template", "params", "format", "cubin"}: small odd shapes against the host's FP64; answers {"outcome",
+ * "detail"}.
+ * {"do": "trial", "template", "params", "cubin", "m", "best_us"}: verifies on the prepared problem, times, verifies again;
+ * answers
  *     {"outcome", "detail", "samples", "sm_mhz"}.
- * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds"}: interleaved rounds of finalists and baselines; answers
- *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle", "others"}.
+ * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds"}: interleaved rounds of finalists and
+ * baselines; answers
+ *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
+ * "others"}.
  * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
  * Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
  * "sticky": true and the process ends: the context is lost. */

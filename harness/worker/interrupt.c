@@ -22,4 +22,6 @@ void tern_interrupt_install(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-bool tern_interrupted(void) { return interrupted != 0; }
+bool tern_interrupted(void) {
+    return interrupted != 0;
+}

@@ -10,9 +10,9 @@
 
 struct slot {
     struct tern_process process;
-    size_t index;        /* request in work */
+    size_t index; /* request in work */
     bool busy;
-    size_t answered;     /* by this process, for recycling */
+    size_t answered; /* by this process, for recycling */
     int64_t deadline_ns;
 };
 

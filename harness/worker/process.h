@@ -25,8 +25,8 @@ enum tern_call {
 };
 
 enum tern_status tern_process_start(const char *kind, struct tern_process *p, struct tern_error *err);
-/* Sends a request and waits for its answer. On DIED and TIMEOUT the process is reaped and p->pid is 0; `why` then tells how it ended
- * (signal and exit code apart) with the last of its output. */
+/* Sends a request and waits for its answer. On DIED and TIMEOUT the process is reaped and p->pid is 0; `why` then tells how
+ * it ended (signal and exit code apart) with the last of its output. */
 enum tern_call tern_process_call(struct tern_process *p, const json_t *request, double timeout_s, json_t **reply, char *why,
                                  size_t why_size);
 /* Receives what an earlier tern_message_send on p->fd asked for; same results as tern_process_call. */
