@@ -1,0 +1,74 @@
+/* Asking a template's valid(p, problem, gpu) about one candidate. Called for every grid point, so tables are reused. */
+#include "config/template.h"
+
+#include "config/sandbox.h"
+#include "core/str.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+
+/* Stack of a loaded template: [1] the file's table, [2] valid, then once made [3] p, [4] problem, [5] gpu. */
+enum { SLOT_VALID = 2, SLOT_P, SLOT_PROBLEM, SLOT_GPU };
+
+static void valid_set(lua_State *lua, int slot, const char *key, int64_t value) {
+    lua_pushinteger(lua, value);
+    lua_setfield(lua, slot, key);
+}
+
+static void valid_set_problem(lua_State *lua, const struct tern_problem_shape *problem) {
+    const struct tern_format *format = problem->format;
+    valid_set(lua, SLOT_PROBLEM, "m", problem->m);
+    valid_set(lua, SLOT_PROBLEM, "n", problem->n);
+    valid_set(lua, SLOT_PROBLEM, "k", problem->k);
+    valid_set(lua, SLOT_PROBLEM, "bits", format->bits);
+    valid_set(lua, SLOT_PROBLEM, "group", tern_format_group_size(format, problem->k));
+    valid_set(lua, SLOT_PROBLEM, "groups", tern_format_groups(format, problem->k));
+    lua_pushboolean(lua, format->sym);
+    lua_setfield(lua, SLOT_PROBLEM, "sym");
+    lua_pushstring(lua, tern_family_name(format->family));
+    lua_setfield(lua, SLOT_PROBLEM, "family");
+}
+
+static void valid_set_gpu(lua_State *lua, const struct tern_gpu *gpu) {
+    lua_pushstring(lua, gpu->name);
+    lua_setfield(lua, SLOT_GPU, "name");
+    valid_set(lua, SLOT_GPU, "cc", gpu->cc);
+    valid_set(lua, SLOT_GPU, "sms", gpu->sms);
+    valid_set(lua, SLOT_GPU, "smem_block_bytes", gpu->smem_block_bytes);
+    valid_set(lua, SLOT_GPU, "smem_sm_bytes", gpu->smem_sm_bytes);
+    valid_set(lua, SLOT_GPU, "l2_bytes", gpu->l2_bytes);
+    valid_set(lua, SLOT_GPU, "threads_sm", gpu->threads_sm);
+}
+
+enum tern_status tern_template_valid(const struct tern_template *t, const int64_t *values,
+                                     const struct tern_problem_shape *problem, const struct tern_gpu *gpu, bool *valid,
+                                     char *reason, size_t reason_size, struct tern_error *err) {
+    lua_State *lua = tern_sandbox_state(t->lua);
+    *valid = false;
+    tern_str_copy(reason, reason_size, "");
+    luaL_checkstack(lua, 16, "valid");
+    while (lua_gettop(lua) < SLOT_GPU)
+        lua_newtable(lua);
+    for (size_t i = 0; i < t->param_count; i++)
+        valid_set(lua, SLOT_P, t->params[i].name, values[i]);
+    valid_set_problem(lua, problem);
+    valid_set_gpu(lua, gpu);
+    for (int slot = SLOT_VALID; slot <= SLOT_GPU; slot++)
+        lua_pushvalue(lua, slot);
+    enum tern_status status = tern_sandbox_call(t->lua, 3, 2, err);
+    if (status == TERN_OK) {
+        if (!lua_isboolean(lua, -2))
+            status =
+                tern_error_set(err, TERN_USAGE, "%s/space.lua: valid() must return true, or false and a reason, not a %s",
+                               t->dir, luaL_typename(lua, -2));
+        else if (!lua_toboolean(lua, -2) && lua_type(lua, -1) != LUA_TSTRING)
+            status = tern_error_set(err, TERN_USAGE, "%s/space.lua: valid() returned false without a reason", t->dir);
+        else {
+            *valid = lua_toboolean(lua, -2);
+            if (!*valid)
+                tern_str_copy(reason, reason_size, lua_tostring(lua, -1));
+        }
+    }
+    lua_settop(lua, SLOT_GPU);
+    return status;
+}
