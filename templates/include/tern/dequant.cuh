@@ -3,8 +3,9 @@
  * half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights, is one more multiply:
  * folding it into the same fma would round (1024 / 4^p + z) * scale and lose bits of the small difference.
  *
- * Cost in instructions for the four registers (8 weights a lane) of a k-step: 2 bit 8.5, 3 bit 15, 4 bit 8.5, 8 bit 8; +4 with scale.
- * Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros and scales come as (row g, row g + 8). */
+ * Cost in instructions for the four registers (8 weights a lane) of a k-step: 2 bit 8.5, 3 bit 15, 4 bit 8.5, 8 bit 8; +4
+ * with scale. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros and scales come as (row g, row g +
+ * 8). */
 #ifndef TERN_DEQUANT_CUH
 #define TERN_DEQUANT_CUH
 
@@ -12,8 +13,8 @@
 #include <cuda_fp16.h>
 #endif
 
-#define TERN_TILE_ROWS 16
-#define TERN_TILE_K 128
+#define TERN_TILE_ROWS  16
+#define TERN_TILE_K     128
 #define TERN_TILE_STEPS 8 /* mma k-steps of a tile */
 
 /* (a & b) | c in one instruction: the compiler splits it in two when b and c are both immediates. */
@@ -59,32 +60,29 @@ __device__ __forceinline__ unsigned tern_fma2(unsigned a, unsigned b, unsigned c
     return tern_half2_bits(__hfma2(tern_as_half2(a), tern_as_half2(b), tern_as_half2(c)));
 }
 
-/* Words that a lane owns in one 16x128 tile, and which of them hold a k-step. The words of a lane are numbered plane by plane:
- * 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. */
+/* Words that a lane owns in one 16x128 tile, and which of them hold a k-step. The words of a lane are numbered plane by
+ * plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. */
 template <int BITS> struct tern_codes {
     static_assert(BITS == 2 || BITS == 3 || BITS == 4 || BITS == 8, "no decoder for this code width");
     static constexpr int words = 2 * BITS;
     static constexpr int tile_bytes = 256 * BITS;
     /* First and second word of a step; a width whose step needs one word has both equal. */
-    static constexpr __host__ __device__ int word0(int step) {
-        return BITS == 8 ? 2 * step : BITS == 4 ? step : step / 2;
-    }
+    static constexpr __host__ __device__ int word0(int step) { return BITS == 8 ? 2 * step : BITS == 4 ? step : step / 2; }
     static constexpr __host__ __device__ int word1(int step) {
         return BITS == 8 ? 2 * step + 1 : BITS == 3 ? 4 + step / 4 : word0(step);
     }
     /* Power of two by which register p's field is scaled inside its half: 1024 + q * 2^shift. */
-    static constexpr __host__ __device__ int shift(int p) {
-        return BITS == 8 ? 0 : BITS == 4 ? 4 * (p & 1) : 2 * p;
-    }
+    static constexpr __host__ __device__ int shift(int p) { return BITS == 8 ? 0 : BITS == 4 ? 4 * (p & 1) : 2 * p; }
 };
 
-/* What is added to take the magic number and the zero point off: -(1024 / 2^shift(p) + z), in both halves, for each register p. */
+/* What is added to take the magic number and the zero point off: -(1024 / 2^shift(p) + z), in both halves, for each register
+ * p. */
 struct tern_zero_bias {
     unsigned bias[4];
 };
 
-/* zero_low is the zero point of row g, zero_high that of row g + 8. Integer arithmetic on the binary16 pattern: 2^(10-s) + z has
- * exponent field 25 - s and mantissa z << s. */
+/* zero_low is the zero point of row g, zero_high that of row g + 8. Integer arithmetic on the binary16 pattern: 2^(10-s) + z
+ * has exponent field 25 - s and mantissa z << s. */
 template <int BITS> __device__ __forceinline__ tern_zero_bias tern_zero_biases(unsigned zero_low, unsigned zero_high) {
     tern_zero_bias out;
 #pragma unroll
@@ -96,8 +94,8 @@ template <int BITS> __device__ __forceinline__ tern_zero_bias tern_zero_biases(u
     return out;
 }
 
-/* The code's field of register p as 1024 + q * 2^shift(p) in both halves. word0 and word1 as named by tern_codes; step is 0..7 and a
- * constant after unrolling. */
+/* The code's field of register p as 1024 + q * 2^shift(p) in both halves. word0 and word1 as named by tern_codes; step is
+ * 0..7 and a constant after unrolling. */
 template <int BITS> __device__ __forceinline__ unsigned tern_magic_field(unsigned word0, unsigned word1, int step, int p) {
     if (BITS == 8) {
         const unsigned word = p & 2 ? word1 : word0;
@@ -116,7 +114,8 @@ template <int BITS> __device__ __forceinline__ unsigned tern_magic_field(unsigne
 
 /* A fragment a[4] = q - z of one k-step. */
 template <int BITS>
-__device__ __forceinline__ void tern_dequant(unsigned word0, unsigned word1, int step, const tern_zero_bias &zero, unsigned a[4]) {
+__device__ __forceinline__ void tern_dequant(unsigned word0, unsigned word1, int step, const tern_zero_bias &zero,
+                                             unsigned a[4]) {
 #pragma unroll
     for (int p = 0; p < 4; p++) {
         const unsigned field = tern_magic_field<BITS>(word0, word1, step, p);
@@ -128,7 +127,8 @@ __device__ __forceinline__ void tern_dequant(unsigned word0, unsigned word1, int
 
 /* The same from the words of a whole tile. */
 template <int BITS>
-__device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int step, const tern_zero_bias &zero, unsigned a[4]) {
+__device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int step, const tern_zero_bias &zero,
+                                                  unsigned a[4]) {
     tern_dequant<BITS>(words[tern_codes<BITS>::word0(step)], words[tern_codes<BITS>::word1(step)], step, zero, a);
 }
 

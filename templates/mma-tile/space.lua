@@ -1,0 +1,128 @@
+-- mma-tile: tiled mma.sync kernel for M = 16 up to prefill. See kernel.cu for what the parameters mean to it.
+
+-- Bytes of shared memory: the rings of x and of weight tiles (codes, and 48 bytes of scales and zeros a group), or the output tile,
+-- or the sums of the further k-warp groups, whichever is largest.
+local smem = "max(max(2*STAGES*WARPS_K*BLOCK_M*BLOCK_K+(STAGES*BLOCK_K/128+128/BLOCK_K-1)*WARPS_K*BLOCK_N/16"
+    .. "*(256*BITS+48+48*ceil_div(96,GROUP)),BLOCK_M*(2*BLOCK_N+16)),4*(WARPS_K-1)*BLOCK_N*BLOCK_M)"
+
+-- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
+local function scale_rule(p, problem)
+    if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
+        return "one scale a row: applied once in the epilogue"
+    end
+    local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    if p.ROUND_WEIGHTS ~= rounds then
+        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
+    end
+end
+
+-- Bytes in flight: k in the ring between 192 and 384.
+local function ring_rule(p)
+    local k = p.BLOCK_K * p.STAGES
+    if k < 192 or k > 384 then
+        return "STAGES * BLOCK_K is not within 192 and 384"
+    end
+end
+
+-- Warps and registers of one CTA.
+local function warp_rule(p, problem)
+    if p.WARP_N > p.BLOCK_N or p.WARP_M > p.BLOCK_M then
+        return "warp tile larger than the CTA tile"
+    end
+    local warps = p.BLOCK_N // p.WARP_N * (p.BLOCK_M // p.WARP_M) * p.WARPS_K
+    if warps ~= 4 and warps ~= 8 then
+        return "a CTA has 4 or 8 warps"
+    end
+    -- fp32 sums, a second set while a group is open, 16 bytes of x a column tile, codes and a fragment a row tile
+    local tile = p.WARP_N * p.WARP_M // 32
+    local sums = tile
+    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
+        sums = 2 * tile
+    end
+    local registers = sums + p.WARP_M // 2 + p.WARP_N // 16 * 12 + 40
+    if warps * p.MIN_BLOCKS ~= 8 and warps * p.MIN_BLOCKS ~= 16 then
+        return "MIN_BLOCKS budgets for 8 or 16 warps a multiprocessor"
+    end
+    if registers > 255 or registers * 32 * warps * p.MIN_BLOCKS > 65536 then
+        return "registers"
+    end
+end
+
+-- A middling tile that is right for every shape, so that there is always an answer.
+local default = { BLOCK_N = 64, BLOCK_M = 64, WARP_N = 32, WARP_M = 32, WARPS_K = 1, BLOCK_K = 64, STAGES = 4 }
+
+local function is_default(p)
+    for name, value in pairs(default) do
+        if p[name] ~= value then
+            return false
+        end
+    end
+    return true
+end
+
+-- Tiles that fit M: less than half of the x tile wasted, and large where M is large.
+local function shape_rule(p, problem)
+    if is_default(p) then
+        return nil
+    end
+    local m = math.max(problem.m, 16)
+    if p.BLOCK_M >= 2 * m then
+        return "BLOCK_M is twice M or more"
+    end
+    if p.BLOCK_M < math.min(m, 64) or p.BLOCK_M * p.BLOCK_N < math.min(8 * m, 8192) then
+        return "CTA tile is small for M"
+    end
+    if p.WARPS_K > 1 and (m > 256 or p.BLOCK_M > 64) then
+        return "WARPS_K above 1 is for small M"
+    end
+    if p.WARPS_K * 128 > problem.k then
+        return "WARPS_K has more groups than K has tiles"
+    end
+    if p.WARP_N * p.WARP_M < math.min(16 * m, 2048) then
+        return "warp tile is small for M"
+    end
+    if p.WARP_M < p.WARP_N and p.WARP_M < p.BLOCK_M then
+        return "warps side by side in M decode the same weights"
+    end
+end
+
+return {
+    name = "mma-tile",
+    op = "linear-a16",
+    summary = "tensor cores (mma.sync), x and weights through shared memory, for M = 16 up to prefill",
+    families = { "ternary", "gptq" },
+    bits = { 2, 3, 4, 8 },
+    activation = "f16",
+    min_cc = 80,
+    m = { 16, 1048576 },
+    layout = "frag16x128",
+    unit = "mma-f16",
+    entry = "tern_mma_tile",
+    efficiency = 0.6,
+    exact_weights = true,
+    params = {
+        { name = "BLOCK_N", values = { 32, 64, 128, 256 }, default = default.BLOCK_N, doc = "rows of W a CTA owns" },
+        { name = "BLOCK_M", values = { 16, 32, 64, 128, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns" },
+        { name = "WARP_N", values = { 32, 64 }, default = default.WARP_N, doc = "rows of W a warp owns; each B fragment serves WARP_N / 16 of A" },
+        { name = "WARP_M", values = { 16, 32, 64 }, default = default.WARP_M, doc = "rows of x a warp owns; each dequantised A fragment serves WARP_M / 8 of B" },
+        { name = "WARPS_K", values = { 1, 2, 4 }, default = default.WARPS_K, doc = "groups of warps that share out the 128-k tiles of a CTA (split-K inside it)" },
+        { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
+        { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices of x in the ring, weights alongside" },
+        { name = "GROUP_M", values = { 8 }, default = 8, doc = "BLOCK_M tiles swept together for reuse of x in L2" },
+        { name = "MIN_BLOCKS", values = { 1, 2, 4 }, default = 2, doc = "CTAs a multiprocessor that registers are budgeted for" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
+    },
+    valid = function(p, problem, gpu)
+        local reason = scale_rule(p, problem) or ring_rule(p) or shape_rule(p, problem) or warp_rule(p, problem)
+        if reason then
+            return false, reason
+        end
+        return true
+    end,
+    launch = {
+        grid = { "ceil_div(N,BLOCK_N)*ceil_div(M,BLOCK_M)" },
+        block = "32*(BLOCK_N/WARP_N)*(BLOCK_M/WARP_M)*WARPS_K",
+        smem = smem,
+    },
+}
