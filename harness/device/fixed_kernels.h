@@ -1,0 +1,44 @@
+/* Fixed device code (kernels/) on a CUDA context: reference GEMM, comparison, dequantisation, control.
+ * Compiled by NVRTC on first use, so that a respawned worker pays only for what it needs. Contexts are those of
+ * tern_backend_cuda. */
+#ifndef TERN_DEVICE_FIXED_KERNELS_H
+#define TERN_DEVICE_FIXED_KERNELS_H
+
+#include "../kernels/kernels.h"
+#include "core/str.h"
+#include "device/backend.h"
+#include "formats/format.h"
+#include "verify/reference.h"
+
+struct tern_fixed;
+
+/* `arch` as for tern_nvrtc_compile; NULL for the device's own. Compiles nothing yet. The context must outlive *fixed. */
+enum tern_status tern_fixed_open(void *context, const char *arch, struct tern_fixed **fixed, struct tern_error *err);
+void tern_fixed_close(struct tern_fixed *fixed);
+
+/* Enqueues the FP64 reference; every pointer of args is device memory. Any m, n, k > 0. The same stream orders what follows.
+ */
+enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct tern_reference_args *args,
+                                      struct tern_error *err);
+
+/* Compares y (device, binary16 [M][N]) with a reference computed by tern_fixed_reference, all elements, under the bound of
+ * verify/reference.h; waits. Replaces *mismatch; *poisoned (may be NULL) counts elements that still hold the poison 0xFFFF.
+ * TERN_OK also when elements differ: mismatch->count says so. The caller must treat count > 0 and checked == 0 as wrong. */
+enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, const double *y_ref, const float *bound_scale,
+                                    int64_t m, int64_t n, int64_t k, enum tern_exactness exactness,
+                                    struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err);
+
+/* Makes the launch that dequantises packed weights (layout frag16x128) into args->y = W [N][K] binary16; for one launch or
+ * for tern_gemm_capture_after. Of args: codes, scales, zeros, y, n, k, groups, group_size. The function stays owned by
+ * `fixed`. */
+enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format,
+                                       const struct tern_args *args, struct tern_launch *launch, struct tern_error *err);
+
+/* Runs the control kernel and checks every result: TERN_FAILED if the device computes wrongly, or its own error. */
+enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error *err);
+
+/* Source of a fixed kernel with its macros in front, for tests that compile all of them: index 0.. until false. The caller
+ * frees *source; *entry is a constant. */
+bool tern_fixed_source(int index, struct tern_str *source, const char **entry, struct tern_error *err);
+
+#endif

@@ -1,0 +1,50 @@
+/* Fixed device code: the entries of kernels/ and the structs they take. Plain C, shared by the driver and NVRTC.
+ * This code stands apart from the templates on purpose: it shares no decoder with them, so that it can judge them. */
+#ifndef TERN_KERNELS_H
+#define TERN_KERNELS_H
+
+/* reference.cu, `tern_reference`: y = x * W^T and sum |x*w| from canonical weights, FP64 accumulation.
+ * Grid (ceil(n/64), ceil(m/64)), block 256. Any m, n, k. */
+struct tern_reference_args {
+    const void *x;              /* [M][K] binary16 */
+    const unsigned char *codes; /* [N][K], value q */
+    const void *scales;         /* [groups][N] binary16 */
+    const unsigned char *zeros; /* [groups][N], or null: the zero point is `zero` */
+    double *y_ref;              /* [M][N] */
+    float *bound_scale;         /* [M][N] sum_k |x*w|, accumulated in binary32: relative error below K * 2^-24 */
+    long long m, n, k;
+    long long group_size; /* k per group, a multiple of 16 */
+    int zero;
+};
+
+/* compare.cu, `tern_compare`: binary16 results against y_ref with the bound of verify/reference.h. Grid any, block 256. */
+struct tern_compare_result {                       /* device memory; zeroed before, but first = ~0 */
+    unsigned long long mismatches, checked, first; /* first: smallest flat index m*N + n that is wrong */
+    unsigned long long poisoned;                   /* elements that still hold 0xFFFF */
+    unsigned int worst_bits, unused; /* binary32 of the largest |got - ref| / tolerance; NaN counts as infinite */
+};
+struct tern_compare_args {
+    const unsigned short *y;
+    const double *y_ref;
+    const float *bound_scale;
+    struct tern_compare_result *result;
+    long long count;                              /* M * N */
+    double rounding, subnormal, of_ref, of_scale; /* struct tern_bound */
+};
+
+/* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16, (q - z) * scale rounded once. Takes
+ * struct tern_args (tern/abi.h): codes, scales, zeros, n, k, groups, group_size; y is W. Built for one format by the macros
+ * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1) and TERN_ZERO (zero point when not asym). Grid ceil(tiles / 8) with tiles =
+ * ceil(n/16) * ceil(k/128), block 256: one warp a tile. */
+#define TERN_DEQUANTISE_WARPS 8
+
+/* control.cu, `tern_control`: out[i] = i stepped `steps` times by a fixed linear congruence. Proves that the device still
+ * computes. */
+struct tern_control_args {
+    unsigned int *out; /* [count] */
+    long long count, steps;
+};
+#define TERN_CONTROL_MULTIPLIER 1664525u
+#define TERN_CONTROL_INCREMENT  1013904223u
+
+#endif
