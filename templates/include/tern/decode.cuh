@@ -1,0 +1,373 @@
+// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the register ring that
+// keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one tile is the
+// template's own.
+//
+// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters WARPS,
+// ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK.
+//
+// Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a run of row
+// blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block, K tile) pairs form
+// one line, row block major, that is cut into WARPS even pieces: a warp reads consecutive memory and may start and end inside a
+// row block. It adds its sums to slots in shared memory, one for each row block it touches; at the end each output is the sum of
+// the slots of its row block, in warp order, hence deterministic.
+//
+// Shared memory: x, [columns][x_pitch]; a second x buffer if X_CHUNK > 0; slots, [WARPS][slots_per_warp][columns][SLOT_PITCH] f32;
+// one 8-byte barrier. The launch's smem expression states the same sum.
+#ifndef TERN_DECODE_CUH
+#define TERN_DECODE_CUH
+
+#include "tern/abi.h"
+#include "tern/bulk.cuh"
+#include "tern/cluster.cuh"
+#include "tern/dequant.cuh"
+#include "tern/memory.cuh"
+
+constexpr int TILE_BYTES = 256 * BITS;
+constexpr int CODE_CHUNKS = BITS / 2;                                     // 16-byte chunks of a lane in a tile
+constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4;     // pieces of a tile that surely share a scale
+constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128;     // GROUP 96: spans of 32, three to a group
+constexpr int BLOCK_ROWS = 16 * ROW_TILES;
+constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
+constexpr int X_BUFFERS = X_CHUNK > 0 ? 2 : 1;
+
+// What the block owns and where it keeps it. All members are uniform over the block.
+struct tern_share {
+    int first_block, blocks;     // row blocks
+    int k_begin, k_end;          // K tiles
+    int k_tiles, row_tiles;      // of the whole of W
+    int first_column, columns;   // rows of x, columns of the fragments
+    int chunk;                   // K tiles of x that are in shared memory at a time
+    int x_pitch;                 // bytes from one row of x to the next; 64 more than a multiple of 128: no bank conflicts
+    int slots_per_warp;
+    unsigned char *x;
+    float *slots;
+    void *barrier;
+};
+
+__device__ __forceinline__ int tern_smaller(int a, int b) { return a < b ? a : b; }
+
+__device__ __forceinline__ struct tern_share tern_share_make(const struct tern_args &args, unsigned char *shared) {
+    struct tern_share s;
+    s.k_tiles = (int)((args.k + 127) / 128);
+    s.row_tiles = (int)((args.n + 15) / 16);
+    const unsigned row_blocks = (unsigned)(s.row_tiles + ROW_TILES - 1) / ROW_TILES;
+    const unsigned clusters = gridDim.x / CLUSTER_K, cluster = blockIdx.x / CLUSTER_K;
+    unsigned most = 1, even = 1, rest = 0;
+    if (clusters != row_blocks) { // the only division by a run-time value; uniform branch
+        even = row_blocks / clusters;
+        rest = row_blocks - even * clusters;
+        most = even + (rest > 0);
+    }
+    s.first_block = (int)(cluster * even + (cluster < rest ? cluster : rest));
+    s.blocks = (int)(even + (cluster < rest));
+    const int rank = (int)(blockIdx.x % CLUSTER_K);
+    s.k_begin = rank * s.k_tiles / CLUSTER_K;
+    s.k_end = (rank + 1) * s.k_tiles / CLUSTER_K;
+    s.first_column = (int)blockIdx.y * M_TILE;
+    s.columns = tern_smaller((int)args.m - s.first_column, M_TILE);
+    s.chunk = X_CHUNK > 0 ? X_CHUNK : (s.k_tiles + CLUSTER_K - 1) / CLUSTER_K;
+    s.x_pitch = s.chunk * 256 + 64;
+    s.slots_per_warp = (int)(most + WARPS - 1) / WARPS + 1;
+    s.x = shared;
+    s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
+    s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
+    return s;
+}
+
+// One lane's part of a 16 x 128 tile with the scales and zero points of its rows g (low half) and g + 8 (high half).
+struct tern_tile {
+    uint4 codes[CODE_CHUNKS];
+    uint2 high; // third bits, BITS == 3 only
+    unsigned scales[SPANS];
+    unsigned zeros[SPANS]; // two bytes
+};
+
+__device__ __forceinline__ unsigned tern_tile_word(const struct tern_tile &tile, int word) {
+    if (BITS == 3 && word >= 4)
+        return word == 4 ? tile.high.x : tile.high.y;
+    const uint4 &chunk = tile.codes[word / 4];
+    return word % 4 == 0 ? chunk.x : word % 4 == 1 ? chunk.y : word % 4 == 2 ? chunk.z : chunk.w;
+}
+
+// A warp's place in its piece of the line of tiles. `left` counts the tiles of the running chunk.
+struct tern_cursor {
+    int block;          // row block, from the share's first
+    int k, left;        // K tile; tiles left
+    int k_begin, k_end; // the running chunk's K tiles
+    unsigned tile;      // index in W of the tile k = 0 of the row block
+    unsigned group;     // index in scales of its first group
+};
+
+__device__ __forceinline__ void tern_cursor_enter_block(struct tern_cursor &c, const struct tern_share &s, int groups) {
+    const unsigned row_tile = (unsigned)(s.first_block + c.block) * ROW_TILES;
+    c.tile = row_tile * (unsigned)s.k_tiles;
+    c.group = row_tile * (unsigned)groups;
+}
+
+// Goes to the start of the warp's piece of the chunk that begins at K tile k_begin. A piece may be empty.
+__device__ __forceinline__ void tern_cursor_start(struct tern_cursor &c, const struct tern_share &s, int groups, int warp,
+                                                  int k_begin) {
+    c.k_begin = k_begin;
+    c.k_end = tern_smaller(k_begin + s.chunk, s.k_end);
+    const int tiles = c.k_end - c.k_begin, line = s.blocks * tiles;
+    const int from = warp * line / WARPS;
+    c.left = (warp + 1) * line / WARPS - from;
+    c.block = warp * s.blocks / WARPS; // = from / tiles, whatever tiles is
+    c.k = c.k_begin + from - c.block * tiles;
+    tern_cursor_enter_block(c, s, groups);
+}
+
+// Goes to the next tile; true if the tile just left was the last one of its row block in this piece.
+__device__ __forceinline__ bool tern_cursor_next(struct tern_cursor &c, const struct tern_share &s, int groups) {
+    c.left--;
+    c.k++;
+    const bool wrapped = c.k == c.k_end;
+    if (wrapped) {
+        c.k = c.k_begin;
+        c.block++;
+        tern_cursor_enter_block(c, s, groups);
+    }
+    return wrapped || c.left == 0;
+}
+
+// Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false load
+// nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
+__device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_cursor &c,
+                                               const struct tern_share &s, const struct tern_args &args, int lane, bool wanted) {
+    const int present = s.row_tiles - (s.first_block + c.block) * ROW_TILES;
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        const bool load = wanted && (ROW_TILES == 1 || r < present);
+        const unsigned index = c.tile + (unsigned)(r * s.k_tiles + c.k);
+        const unsigned char *codes = (const unsigned char *)args.codes + (unsigned long long)index * TILE_BYTES;
+#pragma unroll
+        for (int i = 0; i < CODE_CHUNKS; i++)
+            tern_load_stream_16_if(&tiles[r].codes[i], codes + i * 512 + lane * 16, load);
+        if (BITS == 3)
+            tern_load_stream_8_if(&tiles[r].high, codes + 512 + lane * 8, load);
+#pragma unroll
+        for (int j = 0; j < SPANS; j++) {
+            int group = GROUP == 0 ? 0 : (c.k * SPANS + j) / SPANS_PER_GROUP;
+            if (SPANS > 1) // the spans behind the end of K belong to no group
+                group = tern_smaller(group, (int)args.groups - 1);
+            const unsigned long long entry = (c.group + (unsigned)(r * (int)args.groups + group)) * 8ull + lane / 4;
+            const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
+            tern_load_stream_4_if(&tiles[r].scales[j], (const unsigned char *)args.scales + entry * 4, load && scale);
+            if (HAS_ZEROS)
+                tern_load_stream_2_if(&tiles[r].zeros[j], (const unsigned char *)args.zeros + entry * 2, load);
+        }
+    }
+}
+
+__device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
+#pragma unroll
+    for (int i = 0; i < CODE_CHUNKS; i++)
+        tile.codes[i] = make_uint4(0, 0, 0, 0);
+    tile.high = make_uint2(0, 0);
+#pragma unroll
+    for (int j = 0; j < SPANS; j++)
+        tile.scales[j] = tile.zeros[j] = 0;
+}
+
+__device__ __forceinline__ tern_zero_bias tern_tile_zero(const struct tern_tile &tile, int span) {
+    if (HAS_ZEROS)
+        return tern_zero_biases<BITS>(tile.zeros[span] & 0xFFu, tile.zeros[span] >> 8);
+    return tern_zero_biases<BITS>(ZERO, ZERO);
+}
+
+// Scale of row g (half 0) or g + 8 (half 1) as a float.
+__device__ __forceinline__ float tern_tile_scale(const struct tern_tile &tile, int span, int half) {
+    const __half2 pair = tern_as_half2(tile.scales[span]);
+    return half ? __high2float(pair) : __low2float(pair);
+}
+
+// Starts the copy of x's K tiles k_begin.. (at most a chunk) into buffer `buffer`; columns behind K become zeros, so that what the
+// padding of the weights meets is finite. Every thread calls. The copy is complete after tern_x_wait.
+__device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const struct tern_args &args, int k_begin, int buffer) {
+    const int tiles = tern_smaller(s.chunk, s.k_end - k_begin);
+    unsigned char *to = s.x + buffer * s.columns * s.x_pitch;
+    const long long first = (long long)k_begin * 128;
+    if (X_BULK) {
+        const int present = (int)(args.k - first < tiles * 128 ? args.k - first : tiles * 128) * 2; // bytes
+        if (threadIdx.x == 0)
+            tern_barrier_arrive_expect(s.barrier, s.columns * present);
+        if (threadIdx.x < 32) {
+            __syncwarp();
+            for (int column = (int)threadIdx.x; column < s.columns; column += 32)
+                tern_bulk_copy(to + column * s.x_pitch,
+                               (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2, present, s.barrier);
+        }
+        const int padding = (tiles * 256 - present) / 16;
+        for (int i = (int)threadIdx.x; i < padding * s.columns; i += WARPS * 32)
+            tern_shared_store_16(to + i / padding * s.x_pitch + present + i % padding * 16, make_uint4(0, 0, 0, 0));
+        return;
+    }
+    for (int column = 0; column < s.columns; column++) {
+        const unsigned char *row = (const unsigned char *)args.x + (s.first_column + column) * args.k * 2;
+        for (int i = (int)threadIdx.x; i < tiles * 16; i += WARPS * 32)
+            tern_cp_async<16>(to + column * s.x_pitch + i * 16, row + (first + i * 8) * 2, first + i * 8 < args.k);
+    }
+    tern_cp_async_commit();
+}
+
+// Waits for the newest copy of x but LEFT; then the whole block may read it.
+template <int LEFT> __device__ __forceinline__ void tern_x_wait(const struct tern_share &s) {
+    if (!X_BULK)
+        tern_cp_async_wait<LEFT>();
+    __syncthreads();
+    if (X_BULK)
+        tern_barrier_wait(s.barrier, 0);
+}
+
+__device__ __forceinline__ void tern_slots_clear(const struct tern_share &s) {
+    const int count = WARPS * s.slots_per_warp * s.columns * (SLOT_PITCH / 4);
+    for (int i = (int)threadIdx.x; i < count; i += WARPS * 32)
+        tern_shared_store_16(s.slots + i * 4, make_uint4(0, 0, 0, 0));
+}
+
+// The warp's slot for a row block, [columns][SLOT_PITCH]. A warp's slots begin with the row block its piece begins in.
+__device__ __forceinline__ float *tern_slot(const struct tern_share &s, int warp, int block) {
+    return s.slots + (warp * s.slots_per_warp + block - warp * s.blocks / WARPS) * (s.columns * SLOT_PITCH);
+}
+
+// The ring's next load: into `tiles`, from the cursor, which moves on. Past the end of the piece it loads nothing.
+__device__ __forceinline__ void tern_ring_load(struct tern_tile (&tiles)[ROW_TILES], struct tern_cursor &fetch,
+                                               const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
+    if (X_CHUNK > 0)
+        while (fetch.left == 0 && fetch.k_end < s.k_end)
+            tern_cursor_start(fetch, s, (int)args.groups, warp, fetch.k_end);
+    const bool wanted = fetch.left > 0;
+    tern_tile_load(tiles, fetch, s, args, lane, wanted);
+    if (wanted)
+        tern_cursor_next(fetch, s, (int)args.groups);
+}
+
+// Brings the next chunk of x into use and starts the copy of the one after it. All warps pass here once for each chunk.
+__device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const struct tern_share &s, const struct tern_args &args,
+                                               int warp, int &buffer) {
+    tern_cursor_start(here, s, (int)args.groups, warp, here.k_end);
+    buffer ^= 1;
+    tern_x_wait<0>(s); // its barrier also says that nobody reads the other buffer any more
+    if (here.k_end < s.k_end)
+        tern_x_copy(s, args, here.k_end, buffer ^ 1);
+}
+
+// Walks the warp's tiles: multiply(tiles, x) for each set of ROW_TILES tiles, x at the tile's columns of row 0 of x in shared memory;
+// flush(tiles, slot) behind the last one of a row block in this piece. Loads of weights start before anything waits.
+template <class MULTIPLY, class FLUSH>
+__device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp, int lane,
+                                                 MULTIPLY multiply, FLUSH flush) {
+    if (X_BULK) { // one warp's few instructions: ahead of the weights
+        if (threadIdx.x == 0)
+            tern_barrier_init(s.barrier, 1);
+        tern_x_copy(s, args, s.k_begin, 0);
+    }
+    struct tern_cursor fetch, here;
+    tern_cursor_start(fetch, s, (int)args.groups, warp, s.k_begin);
+    here = fetch;
+    struct tern_tile ring[PREFETCH][ROW_TILES];
+#pragma unroll
+    for (int i = 0; i < PREFETCH; i++) {
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+            tern_tile_clear(ring[i][r]);
+        tern_ring_load(ring[i], fetch, s, args, warp, lane);
+    }
+    if (!X_BULK)
+        tern_x_copy(s, args, s.k_begin, 0);
+    tern_slots_clear(s);
+    if (X_CHUNK > 0 && here.k_end < s.k_end) {
+        tern_x_copy(s, args, here.k_end, 1);
+        tern_x_wait<1>(s);
+    } else {
+        tern_x_wait<0>(s);
+    }
+    int buffer = 0;
+    for (bool more = true; more;) {
+#pragma unroll
+        for (int i = 0; i < PREFETCH; i++) {
+            if (X_CHUNK > 0)
+                while (here.left == 0 && here.k_end < s.k_end)
+                    tern_x_advance(here, s, args, warp, buffer);
+            if (here.left == 0) {
+                more = false;
+                break;
+            }
+            const unsigned char *x = s.x + (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0);
+            multiply(ring[i], x + (here.k - here.k_begin) * 256);
+            float *slot = tern_slot(s, warp, here.block);
+            if (tern_cursor_next(here, s, (int)args.groups))
+                flush(ring[i], slot);
+            tern_ring_load(ring[i], fetch, s, args, warp, lane);
+        }
+    }
+}
+
+// Calls use(block, column, row, slot, sum) for each output of this thread; sum is over the warps whose pieces touch the row
+// block, slot the output's place in the first of their slots. Behind a __syncthreads.
+template <class USE> __device__ __forceinline__ void tern_slots_sum(const struct tern_share &s, int warp, int lane, USE use) {
+    const int step_blocks = WARPS / s.columns, step_columns = WARPS - step_blocks * s.columns;
+    int block = warp / s.columns, column = warp - block * s.columns;
+    while (block < s.blocks) {
+        const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
+        const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
+        const int first = __ffs((int)mask) - 1, last = 31 - __clz((int)mask);
+        for (int row = lane; row < BLOCK_ROWS; row += 32) {
+            float sum = 0.0f;
+            for (int w = first; w <= last; w++)
+                sum += tern_slot(s, w, block)[column * SLOT_PITCH + row];
+            use(block, column, row, tern_slot(s, first, block) + column * SLOT_PITCH + row, sum);
+        }
+        block += step_blocks;
+        column += step_columns;
+        if (column >= s.columns) {
+            column -= s.columns;
+            block++;
+        }
+    }
+}
+
+__device__ __forceinline__ void tern_store_y(const struct tern_share &s, const struct tern_args &args, int block, int column,
+                                             int row, float value) {
+    const long long n = (long long)(s.first_block + block) * BLOCK_ROWS + row;
+    if (n < args.n) // the last row tile is half empty where N is not a multiple of 16
+        ((__half *)args.y)[(s.first_column + column) * args.n + n] = __float2half_rn(value);
+}
+
+// Sums the slots over the warps, and over the blocks of the cluster, and writes y.
+__device__ __forceinline__ void tern_finish(const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
+    __syncthreads();
+    if (CLUSTER_K == 1) {
+        tern_slots_sum(s, warp, lane, [&](int block, int column, int row, float *, float sum) {
+            tern_store_y(s, args, block, column, row, sum);
+        });
+        return;
+    }
+    // Each block leaves its sum in the first touching slot; then the blocks share the outputs, row block by row block.
+    tern_slots_sum(s, warp, lane, [&](int, int, int, float *slot, float sum) { *slot = sum; });
+    tern_cluster_sync();
+    const int rank = (int)(blockIdx.x % CLUSTER_K);
+    int item = 0;
+    for (int block = 0; block < s.blocks; block++) {
+        const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
+        const int first = __ffs((int)__ballot_sync(0xFFFFFFFFu, touches)) - 1;
+        for (int column = 0; column < s.columns; column++, item++) {
+            if (item % (CLUSTER_K * WARPS) != rank * WARPS + warp)
+                continue;
+            for (int row = lane; row < BLOCK_ROWS; row += 32) {
+                const float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
+                float parts[CLUSTER_K], sum = 0.0f;
+#pragma unroll
+                for (int i = 0; i < CLUSTER_K; i++)
+                    parts[i] = tern_cluster_load_float(slot, i);
+#pragma unroll
+                for (int i = 0; i < CLUSTER_K; i++)
+                    sum += parts[i];
+                tern_store_y(s, args, block, column, row, sum);
+            }
+        }
+    }
+    tern_cluster_sync(); // nobody leaves while another block may still read its slots
+}
+
+#endif
