@@ -141,7 +141,7 @@ enum tern_status tern_nvrtc_compile(const char *source, const char *name, const 
                                     struct tern_error *err) {
     struct tern_nvrtc_api api;
     char toolkit[PATH_MAX];
-    const char *options[MAX_OPTIONS] = {NULL, "--std=c++17", "--default-device", "--ptxas-options=-v"};
+    const char *options[MAX_OPTIONS] = {NULL, "--std=c++17", "-default-device", "--ptxas-options=-v"};
     struct tern_strs includes = {0};
     int count = 4;
     *out = (struct tern_compiled){.registers = -1, .static_smem_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
