@@ -1,0 +1,142 @@
+/* Statement helpers of the store: prepare, bind, step, errors. Every value goes in by binding, never by pasting into SQL. */
+#include "store/store_sql.h"
+
+#include "core/str.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_disk_full(sqlite3 *db, int code) {
+    int os = sqlite3_system_errno(db);
+    return code == SQLITE_FULL || (code == SQLITE_IOERR && (os == ENOSPC || os == EFBIG || os == EDQUOT));
+}
+
+enum tern_status tern_store_fail(struct tern_store *s, const char *what, struct tern_error *err) {
+    static const struct {
+        int code;
+        const char *hint;
+    } hints[] = {
+        {SQLITE_FULL, "free some space on that file system, then run the same command again; what was committed is kept"},
+        {SQLITE_BUSY, "another program holds the database; wait for it to end"},
+        {SQLITE_LOCKED, "another program holds the database; wait for it to end"},
+        {SQLITE_NOTADB, "name another file with --db, or move this one away"},
+        {SQLITE_CORRUPT, "move the file away (keep it), and merge what can be read of it into a new one"},
+        {SQLITE_READONLY, "make the file and its folder writable, or name another one with --db"},
+        {SQLITE_CANTOPEN, "check the path and the permissions of its folder"},
+    };
+    int code = sqlite3_errcode(s->db) & 0xff;
+    bool full = is_disk_full(s->db, code);
+    code = full ? SQLITE_FULL : code;
+    tern_error_set(err, TERN_INTERNAL, "%s: %s: %s", s->path, what, full ? "the disk is full" : sqlite3_errmsg(s->db));
+    for (size_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
+        if (hints[i].code == code)
+            tern_error_hint(err, "%s", hints[i].hint);
+    return TERN_INTERNAL;
+}
+
+/* Binds one argument of type `type`; the SQLite code. */
+static int bind_one(sqlite3_stmt *statement, int index, char type, va_list *arguments) {
+    if (type == 'i')
+        return sqlite3_bind_int64(statement, index, va_arg(*arguments, int64_t));
+    if (type == 'd') {
+        double value = va_arg(*arguments, double);
+        return isnan(value) ? sqlite3_bind_null(statement, index) : sqlite3_bind_double(statement, index, value);
+    }
+    if (type == 't')
+        return sqlite3_bind_text(statement, index, va_arg(*arguments, const char *), -1, SQLITE_STATIC);
+    const void *blob = va_arg(*arguments, const void *);
+    size_t bytes = va_arg(*arguments, size_t);
+    return type == 'b' ? sqlite3_bind_blob64(statement, index, blob, bytes, SQLITE_STATIC) : SQLITE_MISUSE;
+}
+
+enum tern_status tern_store_prepare(struct tern_store *s, sqlite3_stmt **statement, struct tern_error *err, const char *sql,
+                                    const char *types, ...) {
+    va_list arguments;
+    *statement = NULL;
+    int code = sqlite3_prepare_v2(s->db, sql, -1, statement, NULL);
+    va_start(arguments, types);
+    for (int i = 0; types[i] && code == SQLITE_OK; i++)
+        code = bind_one(*statement, i + 1, types[i], &arguments);
+    va_end(arguments);
+    if (code == SQLITE_OK)
+        return TERN_OK;
+    enum tern_status status = tern_store_fail(s, "cannot prepare a statement", err);
+    sqlite3_finalize(*statement);
+    *statement = NULL;
+    return status;
+}
+
+enum tern_status tern_store_step(struct tern_store *s, sqlite3_stmt *statement, bool *row, struct tern_error *err) {
+    int code = sqlite3_step(statement);
+    *row = code == SQLITE_ROW;
+    if (code == SQLITE_ROW || code == SQLITE_DONE)
+        return TERN_OK;
+    return tern_store_fail(s, s->mode == TERN_STORE_WRITE ? "cannot write" : "cannot read", err);
+}
+
+enum tern_status tern_store_finish(struct tern_store *s, sqlite3_stmt *statement, int64_t *value, struct tern_error *err) {
+    bool row = false;
+    enum tern_status status = tern_store_step(s, statement, &row, err);
+    if (!status && value) {
+        if (row)
+            *value = sqlite3_column_int64(statement, 0);
+        else
+            status =
+                tern_error_set(err, TERN_INTERNAL, "%s: no row where one is expected: %s", s->path, sqlite3_sql(statement));
+    }
+    while (!status && row) /* RETURNING commits only when stepped to its end */
+        status = tern_store_step(s, statement, &row, err);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum tern_status tern_store_exec(struct tern_store *s, const char *sql, struct tern_error *err) {
+    if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK)
+        return TERN_OK;
+    return tern_store_fail(s, s->mode == TERN_STORE_WRITE ? "cannot write" : "cannot read", err);
+}
+
+enum tern_status tern_store_begin(struct tern_store *s, struct tern_error *err) {
+    return tern_store_exec(s, "BEGIN IMMEDIATE", err);
+}
+
+enum tern_status tern_store_end(struct tern_store *s, enum tern_status status, struct tern_error *err) {
+    if (!status)
+        status = tern_store_exec(s, "COMMIT", err);
+    if (status && !sqlite3_get_autocommit(s->db)) /* a full disk may have rolled back already */
+        (void)tern_store_exec(s, "ROLLBACK", NULL);
+    return status;
+}
+
+void tern_store_text(sqlite3_stmt *statement, int column, char *out, size_t size) {
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    tern_str_copy(out, size, text ? text : "");
+}
+
+double tern_store_double(sqlite3_stmt *statement, int column) {
+    return sqlite3_column_type(statement, column) == SQLITE_NULL ? NAN : sqlite3_column_double(statement, column);
+}
+
+enum tern_outcome tern_store_outcome_column(sqlite3_stmt *statement, int column) {
+    enum tern_outcome outcome = TERN_OUTCOME_COUNT;
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    if (!text || !tern_outcome_parse(text, &outcome)) /* the CHECK constraints let no other name in */
+        return TERN_OUTCOME_COUNT;
+    return outcome;
+}
+
+void *tern_store_pack_samples(const double *samples, size_t count) {
+    if (!count)
+        return NULL;
+    unsigned char *blob = tern_alloc(count * sizeof *samples);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits;
+        memcpy(&bits, &samples[i], sizeof bits);
+        for (size_t b = 0; b < 8; b++)
+            blob[8 * i + b] = (unsigned char)(bits >> (8 * b));
+    }
+    return blob;
+}

@@ -1,0 +1,182 @@
+/* Trials, journalled: begin commits `running` before the launch, finish replaces it, recover finds what a dead run left
+ * behind. Lookups go by device class and by identical machine code, not by row. */
+#include "store/store_sql.h"
+
+#include "core/clock.h"
+#include "core/str.h"
+
+#include <stdlib.h>
+
+enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t, struct tern_error *err) {
+    static const char sql[] =
+        "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail,"
+        " predicted_us, started)"
+        " SELECT ?1, id, real, ?3, ?4, ?5, ?6, 'running', '', ?7, ?8 FROM device WHERE id = ?2 RETURNING id";
+    char now[24];
+    tern_clock_utc(now);
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiiittdt", t->run, t->device, t->problem,
+                                                 t->build, t->policy, t->stage, t->predicted_us, now);
+    return status ? status : tern_store_finish(s, statement, &t->id, err);
+}
+
+enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
+                                         size_t sample_count, struct tern_error *err) {
+    static const char sql[] = "UPDATE trial SET outcome = ?, detail = ?, predicted_us = ?, us = ?, us_lo = ?, us_hi = ?,"
+                              " sample_count = ?, samples = ?, sm_mhz = ?, finished = ?"
+                              " WHERE id = ? AND outcome = 'running' RETURNING id";
+    char now[24];
+    int64_t id = 0;
+    sqlite3_stmt *statement;
+    void *blob = tern_store_pack_samples(samples_us, sample_count);
+    tern_clock_utc(now);
+    enum tern_status status = tern_store_prepare(
+        s, &statement, err, sql, "ttddddibiti", tern_outcome_name(t->outcome), t->detail, t->predicted_us, t->us, t->us_lo,
+        t->us_hi, (int64_t)sample_count, blob, sample_count * sizeof(double), (int64_t)t->sm_mhz, now, t->id);
+    if (!status)
+        status = tern_store_finish(s, statement, &id, err);
+    free(blob);
+    return status;
+}
+
+#define TRIAL_COLUMNS                                                                                                       \
+    "t.id, t.run, t.device, t.problem, t.build, t.policy, t.stage, t.outcome, t.detail, t.predicted_us, t.us, t.us_lo,"     \
+    " t.us_hi, t.sample_count, t.sm_mhz"
+
+static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
+    *t = (struct tern_store_trial){
+        .id = sqlite3_column_int64(row, 0),
+        .run = sqlite3_column_int64(row, 1),
+        .device = sqlite3_column_int64(row, 2),
+        .problem = sqlite3_column_int64(row, 3),
+        .build = sqlite3_column_int64(row, 4),
+        .outcome = tern_store_outcome_column(row, 7),
+        .predicted_us = tern_store_double(row, 9),
+        .us = tern_store_double(row, 10),
+        .us_lo = tern_store_double(row, 11),
+        .us_hi = tern_store_double(row, 12),
+        .sample_count = sqlite3_column_int64(row, 13),
+        .sm_mhz = sqlite3_column_int(row, 14),
+    };
+    tern_store_text(row, 5, t->policy, sizeof t->policy);
+    tern_store_text(row, 6, t->stage, sizeof t->stage);
+    tern_store_text(row, 8, t->detail, sizeof t->detail);
+}
+
+/* An interrupted trial says nothing of the candidate: it is tried again, until quarantine takes it. */
+enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
+                                       const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
+                                       struct tern_error *err) {
+    static const char sql[] = "SELECT " TRIAL_COLUMNS " FROM trial t WHERE t.problem = ?2 AND t.policy = ?4 AND t.stage = ?5"
+                              " AND t.outcome != 'running' AND t.interrupted = 0"
+                              " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
+                              " AND t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1)"
+                              " ORDER BY t.id DESC LIMIT 1";
+    sqlite3_stmt *statement;
+    *found = false;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiitt", device, problem, build, policy, stage);
+    if (status)
+        return status;
+    status = tern_store_step(s, statement, found, err);
+    if (!status && *found)
+        read_trial(statement, out);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+/* ---- after a dead run ---- */
+
+static enum tern_status mark_interrupted(struct tern_store *s, const char *now, int64_t *count, struct tern_error *err) {
+    static const char sql[] = "UPDATE trial SET outcome = 'crash', interrupted = 1, finished = ?,"
+                              " detail = 'interrupted: the run ended while this trial was on the device'"
+                              " WHERE outcome = 'running'";
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "t", now);
+    if (!status)
+        status = tern_store_finish(s, statement, NULL, err);
+    if (!status)
+        *count = sqlite3_changes64(s->db);
+    return status;
+}
+
+static enum tern_status quarantine_repeaters(struct tern_store *s, const char *now, struct tern_error *err) {
+    static const char sql[] = "INSERT OR IGNORE INTO quarantine (device, problem, build, reason, since)"
+                              " SELECT device, problem, build, count(*) || ' crashes, last: ' ||"
+                              " (SELECT detail FROM trial l WHERE l.id = max(t.id)), ?"
+                              " FROM trial t WHERE outcome = 'crash' GROUP BY device, problem, build HAVING count(*) >= 2";
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "t", now);
+    return status ? status : tern_store_finish(s, statement, NULL, err);
+}
+
+enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err) {
+    char now[24];
+    *recovered = 0;
+    tern_clock_utc(now);
+    enum tern_status status = tern_store_begin(s, err);
+    if (status)
+        return status;
+    status = mark_interrupted(s, now, recovered, err);
+    if (!status)
+        status = quarantine_repeaters(s, now, err);
+    return tern_store_end(s, status, err);
+}
+
+enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
+                                        bool *quarantined, struct tern_error *err) {
+    static const char sql[] = "SELECT count(*) FROM quarantine q WHERE q.problem = ?2"
+                              " AND q.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
+                              " AND q.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1)";
+    int64_t count = 0;
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iii", device, problem, build);
+    if (!status)
+        status = tern_store_finish(s, statement, &count, err);
+    *quarantined = count > 0;
+    return status;
+}
+
+/* ---- for summaries and reports ---- */
+
+enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t *counts, struct tern_error *err) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    for (int i = 0; i < TERN_OUTCOME_COUNT; i++)
+        counts[i] = 0;
+    enum tern_status status = tern_store_prepare(
+        s, &statement, err, "SELECT outcome, count(*) FROM trial WHERE run = ? GROUP BY outcome", "i", run);
+    if (status)
+        return status;
+    while (!(status = tern_store_step(s, statement, &row, err)) && row) {
+        enum tern_outcome outcome = tern_store_outcome_column(statement, 0);
+        if (outcome < TERN_OUTCOME_COUNT)
+            counts[outcome] = sqlite3_column_int64(statement, 1);
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
+                                        int (*each)(void *user, const struct tern_store_trial *t,
+                                                    const struct tern_store_build *b),
+                                        void *user, struct tern_error *err) {
+    static const char sql[] =
+        "SELECT " TRIAL_COLUMNS " FROM trial t JOIN device d ON d.id = t.device"
+        " JOIN problem p ON p.id = t.problem"
+        " WHERE d.gpu = ? AND p.format = ? AND p.op = ? AND p.m = ? AND p.n = ? AND p.k = ? ORDER BY t.id";
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "tttiii", gpu, p->format, p->op, p->m, p->n, p->k);
+    if (status)
+        return status;
+    while (!(status = tern_store_step(s, statement, &row, err)) && row) {
+        struct tern_store_trial trial;
+        struct tern_store_build build;
+        read_trial(statement, &trial);
+        status = tern_store_build_get(s, trial.build, &build, err);
+        if (status || each(user, &trial, &build))
+            break;
+    }
+    sqlite3_finalize(statement);
+    return status;
+}
