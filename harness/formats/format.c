@@ -34,6 +34,7 @@ const char *tern_family_name(enum tern_family family) {
     return family == TERN_FAMILY_TERNARY ? "ternary" : "gptq";
 }
 
+/* Fills the error for a name that is no format, with the nearest example as hint. */
 static enum tern_status unknown_format(const char *name, struct tern_error *err) {
     struct tern_strs names = {0};
     for (size_t i = 0; i < tern_format_example_count; i++)
@@ -65,6 +66,7 @@ static bool parse_group(const char *text, size_t length, int64_t *group) {
     return true;
 }
 
+/* The one spelling of a format, made from its fields. */
 static void write_name(struct tern_format *format, const struct tern_family_row *row) {
     char group[24] = "channel";
     if (format->group == TERN_GROUP_TENSOR)

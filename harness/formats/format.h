@@ -1,5 +1,5 @@
 /* Weight formats: how the weights of a linear layer are quantised, independent of file and kernel.
- * W[n][k] = scale[g][n] * (q[n][k] - z[g][n]), g = k / group, q an unsigned code of `bits` bits (shared: formats.md A1, A10).
+ * W[n][k] = scale[g][n] * (q[n][k] - z[g][n]), g = k / group, q an unsigned code of `bits` bits (docs/formats.md).
  * Ternary is q in {0,1,2} with z = 1, so that every family is the same arithmetic. */
 #ifndef TERN_FORMATS_FORMAT_H
 #define TERN_FORMATS_FORMAT_H
@@ -12,8 +12,8 @@
 
 enum tern_family { TERN_FAMILY_TERNARY, TERN_FAMILY_GPTQ };
 
-#define TERN_GROUP_CHANNEL 0 /* one scale for each row of W */
-#define TERN_GROUP_TENSOR (-1) /* one scale for the whole of W */
+#define TERN_GROUP_CHANNEL 0    /* one scale for each row of W */
+#define TERN_GROUP_TENSOR  (-1) /* one scale for the whole of W */
 
 struct tern_format {
     char name[40]; /* canonical: ternary-g128, ternary-channel, ternary-tensor, gptq4-g128, gptq4-g128-asym, gptq8-channel */
@@ -30,7 +30,8 @@ const char *tern_family_name(enum tern_family family);
 enum tern_status tern_format_parse(const char *name, struct tern_format *format, struct tern_error *err);
 
 /* Checks a shape: N a positive multiple of 8, K a positive multiple of 32, both < 2^31; a group must not exceed K.
- * A group that does not divide K is legal (the last group is short) only if `short_group_ok`; else TERN_USAGE with both numbers. */
+ * A group that does not divide K is legal (the last group is short) only if `short_group_ok`; else TERN_USAGE with both
+ * numbers. */
 enum tern_status tern_format_check_shape(const struct tern_format *format, int64_t n, int64_t k, bool short_group_ok,
                                          struct tern_error *err);
 

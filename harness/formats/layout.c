@@ -77,6 +77,7 @@ const char *tern_layout_name(const struct tern_layout *layout) {
     return layout->name;
 }
 
+/* Offset of a place in a row-major tile of codes. */
 static int place_offset(const struct tern_layout *layout, int place) {
     int row = 0, k = 0;
     for (int b = 0; b < layout->row_bits; b++)
@@ -86,6 +87,7 @@ static int place_offset(const struct tern_layout *layout, int place) {
     return (row << layout->k_bits) + k;
 }
 
+/* Planes of codes that are `code_bits` wide; NULL where the layout has none. */
 static const struct tern_plane_set *find_planes(const struct tern_layout *layout, int code_bits) {
     for (size_t i = 0; i < sizeof layout->planes / sizeof layout->planes[0]; i++)
         if (layout->planes[i].code_bits == code_bits)
@@ -93,6 +95,7 @@ static const struct tern_plane_set *find_planes(const struct tern_layout *layout
     return NULL;
 }
 
+/* Fills *plan for a shape; allocates nothing. plan->planes is NULL when the layout cannot hold the format. */
 static void make_plan(struct tern_layout_plan *plan, const struct tern_layout *layout, const struct tern_format *format,
                       int64_t n, int64_t k) {
     memset(plan, 0, sizeof *plan);
@@ -175,6 +178,7 @@ static void pack_plane(const struct tern_layout_plan *plan, const struct tern_pl
     }
 }
 
+/* Inverse of pack_plane; ors into a tile that starts as zeros, because planes share bytes. */
 static void unpack_plane(const struct tern_layout_plan *plan, const struct tern_plane *plane, const uint8_t *in,
                          uint8_t *tile) {
     const int bits = plane->bits, per_word = 16 / bits, words = TERN_LAYOUT_PAIRS / per_word;
@@ -221,6 +225,7 @@ static bool gather_tile(const struct tern_layout_plan *plan, const uint8_t *code
     return bad == 0;
 }
 
+/* Shared by the packing threads: each writes its own row tiles; `bad` is the only thing they share. */
 struct tern_pack_job {
     const struct tern_layout_plan *plan;
     const struct tern_weights *weights;
@@ -243,6 +248,7 @@ static void pack_row_tiles(void *opaque, int64_t begin, int64_t end) {
     }
 }
 
+/* The same rule as gather_tile's, for one code. */
 static bool code_is_legal(const struct tern_format *format, uint8_t code) {
     return code < (1 << format->bits) && !(format->family == TERN_FAMILY_TERNARY && code > 2);
 }
@@ -326,6 +332,7 @@ enum tern_status tern_layout_pack(const struct tern_layout *layout, const struct
     return TERN_OK;
 }
 
+/* Shared by the unpacking threads; weights->zeros must be filled before they start. */
 struct tern_unpack_job {
     const struct tern_layout_plan *plan;
     const uint8_t *packed;
@@ -393,6 +400,7 @@ static bool unpack_scales(const struct tern_layout_plan *plan, const struct tern
     return clean;
 }
 
+/* Sizes first: what follows reads the arrays without another look at their ends. */
 static enum tern_status check_packed(const struct tern_layout *layout, const struct tern_format *format, int64_t n,
                                      int64_t k, const struct tern_packed *packed, struct tern_error *err) {
     int64_t code_bytes, scale_bytes, zero_bytes;

@@ -22,12 +22,14 @@ static uint64_t mix64(uint64_t z) {
 
 #define GOLDEN 0x9E3779B97F4A7C15u
 
+/* Key of the stream `name` of a seed: the link to core/random.h's named streams. */
 static uint64_t stream_key(uint64_t seed, const char *name) {
     struct tern_random r;
     tern_random_init(&r, seed, name);
     return tern_random_u64(&r);
 }
 
+/* Key of one row; its words are mix64(key + GOLDEN * (i + 1)), i the first element that the word serves. */
 static uint64_t row_key(uint64_t key, int64_t row) {
     return mix64(key + GOLDEN * (uint64_t)(row + 1));
 }

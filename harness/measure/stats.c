@@ -55,7 +55,7 @@ void tern_stats_compute(const double *samples, size_t n, struct tern_stats *stat
     double *sorted = tern_alloc(n * sizeof *sorted);
     memcpy(sorted, samples, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_doubles);
-    size_t rank = tern_stats_median_rank(n);
+    size_t rank = tern_stats_median_rank(n); /* from 1 */
     stats->median = quantile(sorted, n, 0.5);
     stats->q1 = quantile(sorted, n, 0.25);
     stats->q3 = quantile(sorted, n, 0.75);
@@ -109,6 +109,7 @@ static double resampled_median(const struct tern_ranked *ranked, const size_t *c
     return low == ranked[i].value ? low : 0.5 * (low + ranked[i].value);
 }
 
+/* One bootstrap resample: how often each round was drawn. Rounds, not samples, so that pairs stay together. */
 static void draw_rounds(struct tern_random *random, size_t *counts, size_t rounds) {
     memset(counts, 0, rounds * sizeof *counts);
     for (size_t i = 0; i < rounds; i++)

@@ -1,4 +1,5 @@
-/* Statistics of samples: medians, intervals, stopping, and who is fastest. Pure functions of numbers; no clocks, no devices. */
+/* Statistics of samples: medians, intervals, stopping, and who is fastest. Pure functions of numbers; no clocks, no devices.
+ */
 #ifndef TERN_MEASURE_STATS_H
 #define TERN_MEASURE_STATS_H
 

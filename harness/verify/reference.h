@@ -1,4 +1,5 @@
-/* Reference results in FP64 and the elementwise bound that decides right or wrong. Host code, independent of device decoders. */
+/* Reference results in FP64 and the elementwise bound that decides right or wrong. Host code, independent of device
+ * decoders. */
 #ifndef TERN_VERIFY_REFERENCE_H
 #define TERN_VERIFY_REFERENCE_H
 
@@ -32,13 +33,13 @@ void tern_reference_bound(int64_t k, enum tern_exactness exactness, struct tern_
 
 struct tern_mismatch {
     int64_t count, checked;
-    int64_t row, col;         /* first mismatch */
+    int64_t row, col; /* first mismatch */
     double got, expected, tolerance;
-    double worst;             /* largest |got - ref| / tolerance seen; NaN counts as infinite */
+    double worst; /* largest |got - ref| / tolerance seen; NaN counts as infinite */
 };
 
-/* Compares got (binary16, [M][N], leading dimension n) at rows x cols with ref. Written so that NaN fails; checked == 0 fails.
- * Adds into *mismatch (zero it first). Returns true when nothing differed and at least one element was checked. */
+/* Compares got (binary16, [M][N], leading dimension n) at rows x cols with ref. Written so that NaN fails; checked == 0
+ * fails. Adds into *mismatch (zero it first). Returns true when nothing differed and at least one element was checked. */
 bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
                             int64_t n_cols, const double *ref, const double *bound_scale, int64_t k,
                             enum tern_exactness exactness, struct tern_mismatch *mismatch);

@@ -144,7 +144,8 @@ static void asymmetric_padding(void **state) {
     memset(w.zeros + 8, 99, 8);
     struct tern_packed packed = pack_ok(&w);
     assert_int_equal(packed.zero_bytes, 2 * 16);
-    /* lane 0: chunk 0 is k 0..7: row 0 and 8, words P0 P1 = (row 0, row 8), (row 0, row 8); k 96 is step 6: word 12, chunk 3 */
+    /* lane 0: chunk 0 is k 0..7: row 0 and 8, words P0 P1 = (row 0, row 8), (row 0, row 8); k 96: step 6, word 12, chunk 3
+     */
     expect_bytes(&packed, 0, (uint8_t[]){200, 0, 200, 0, 200, 0, 200, 0}, 8);
     expect_bytes(&packed, 3 * 512, (uint8_t[]){99, 0, 99, 0, 99, 0, 99, 0}, 8);
     const uint8_t *zeros = packed.zeros;

@@ -250,8 +250,8 @@ static void a_channel_scale_off_by_one_ulp_is_caught(void **state) {
     bench_close(&b);
 }
 
-/* One ulp in one group of 28 moves y by less than the output's own rounding, so no elementwise bound can see it in full
- * activations. Activations that are zero outside that group show it. */
+/* One ulp in one group of 28 moves most y by less than the output's own rounding, so full activations hide it from any
+ * elementwise bound. Activations that are zero outside that group show it. */
 static void a_group_scale_off_by_one_ulp_is_caught_by_a_group_probe(void **state) {
     (void)state;
     struct bench b;
