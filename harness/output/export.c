@@ -141,15 +141,17 @@ static void add_opening(const struct writer *w) {
     add_models(w);
     tern_str_append(out, ".\n");
     if (planned)
-        tern_str_append(out, " *\n"
-                             " * PLANNED: this table holds choices that were compiled and ranked by a cost model only. NOT MEASURED.\n"
-                             " * Run `tune` on the GPU itself and export again before you rely on it.\n");
-    tern_str_append(out, " *\n"
-                         " * One C99 or C++11 header. In exactly one source file:\n"
-                         " *     #define TERN_DISPATCH_IMPLEMENTATION\n"
-                         " *     #include \"tern_dispatch.h\"\n"
-                         " * and include it plainly elsewhere. How to launch a choice: docs/dispatch.md of Tern. */\n"
-                         "#ifndef TERN_DISPATCH_H\n#define TERN_DISPATCH_H\n\n#include <stdint.h>\n\n#define TERN_DISPATCH_GPU ");
+        tern_str_append(
+            out, " *\n"
+                 " * PLANNED: this table holds choices that were compiled and ranked by a cost model only. NOT MEASURED.\n"
+                 " * Run `tune` on the GPU itself and export again before you rely on it.\n");
+    tern_str_append(out,
+                    " *\n"
+                    " * One C99 or C++11 header. In exactly one source file:\n"
+                    " *     #define TERN_DISPATCH_IMPLEMENTATION\n"
+                    " *     #include \"tern_dispatch.h\"\n"
+                    " * and include it plainly elsewhere. How to launch a choice: docs/dispatch.md of Tern. */\n"
+                    "#ifndef TERN_DISPATCH_H\n#define TERN_DISPATCH_H\n\n#include <stdint.h>\n\n#define TERN_DISPATCH_GPU ");
     add_literal(out, row->gpu);
     tern_str_append(out, "\n#define TERN_DISPATCH_ARCH ");
     add_literal(out, row->arch);
@@ -171,7 +173,8 @@ static void add_launch(const struct writer *w, size_t index) {
     static const char *const grid[] = {"grid[0]", "grid[1]", "grid[2]"};
     const struct tern_export_launch *launch = w->kernels[index].launch;
     struct tern_str *out = w->out;
-    tern_str_printf(out, "static inline void tern_launch_%zu_(struct tern_choice *c, int64_t m, int64_t n, int64_t k) {\n", index);
+    tern_str_printf(out, "static inline void tern_launch_%zu_(struct tern_choice *c, int64_t m, int64_t n, int64_t k) {\n",
+                    index);
     if (launch->group_size > 0)
         tern_str_printf(out, "    const int64_t group_size = %lld, groups = tern_ceil_div_(k, group_size);\n",
                         (long long)launch->group_size);
@@ -194,7 +197,8 @@ static void add_kernels(const struct writer *w) {
         add_launch(w, i);
     tern_str_append(out, "struct tern_kernel_ {\n    struct tern_kernel kernel;\n"
                          "    void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k);\n};\n\n");
-    tern_str_printf(out, "#define TERN_KERNEL_COUNT_ %zu\nstatic const struct tern_kernel_ tern_kernels_[] = {\n", w->kernel_count);
+    tern_str_printf(out, "#define TERN_KERNEL_COUNT_ %zu\nstatic const struct tern_kernel_ tern_kernels_[] = {\n",
+                    w->kernel_count);
     for (size_t i = 0; i < w->kernel_count; i++) {
         const struct tern_result *row = w->kernels[i].row;
         const char *const texts[] = {row->template_name, row->params, row->op,         row->format,
@@ -204,8 +208,8 @@ static void add_kernels(const struct writer *w) {
             add_literal(out, texts[t]);
             tern_str_append(out, t == 1 || t == 5 ? ",\n      " : ", ");
         }
-        tern_str_printf(out, "%lld, %lld, %lld, %lld},\n     tern_launch_%zu_},\n", (long long)row->min_m, (long long)row->max_m,
-                        (long long)row->registers, (long long)row->static_smem_bytes, i);
+        tern_str_printf(out, "%lld, %lld, %lld, %lld},\n     tern_launch_%zu_},\n", (long long)row->min_m,
+                        (long long)row->max_m, (long long)row->registers, (long long)row->static_smem_bytes, i);
     }
     tern_str_append(out, "};\n\n");
 }
@@ -250,8 +254,10 @@ static void add_table(const struct writer *w) {
             add_evidence(out, row);
         }
     }
-    tern_str_append(out, "};\n\nstruct tern_group_ {\n    const char *op, *format;\n    int64_t n, k;\n    int first, count;\n};\n\n");
-    tern_str_printf(out, "#define TERN_GROUP_COUNT_ %zu\nstatic const struct tern_group_ tern_groups_[] = {\n", w->table.count);
+    tern_str_append(
+        out, "};\n\nstruct tern_group_ {\n    const char *op, *format;\n    int64_t n, k;\n    int first, count;\n};\n\n");
+    tern_str_printf(out, "#define TERN_GROUP_COUNT_ %zu\nstatic const struct tern_group_ tern_groups_[] = {\n",
+                    w->table.count);
     for (size_t g = 0; g < w->table.count; g++) {
         const struct tern_selection_group *group = &w->table.groups[g];
         tern_str_append(out, "    {");

@@ -1,4 +1,5 @@
-/* Export: a generated C header with the dispatch table. Deterministic: same rows, same bytes. What is in it: docs/dispatch.md. */
+/* Export: a generated C header with the dispatch table. Deterministic: same rows, same bytes. What is in it:
+ * docs/dispatch.md. */
 #ifndef TERN_OUTPUT_EXPORT_H
 #define TERN_OUTPUT_EXPORT_H
 
@@ -17,15 +18,16 @@ struct tern_export_launch {
 void tern_export_launch_free(struct tern_export_launch *launch);
 
 struct tern_export {
-    const struct tern_results *results;         /* of one GPU */
-    const struct tern_export_launch *launches;  /* one a row */
-    const char *gpu_title;                      /* "NVIDIA H200 SXM" */
-    int64_t sms;                                /* multiprocessors of that GPU */
-    const char *abi;                            /* text of tern/abi.h, copied into the header */
+    const struct tern_results *results;        /* of one GPU */
+    const struct tern_export_launch *launches; /* one a row */
+    const char *gpu_title;                     /* "NVIDIA H200 SXM" */
+    int64_t sms;                               /* multiprocessors of that GPU */
+    const char *abi;                           /* text of tern/abi.h, copied into the header */
     bool allow_planned;
 };
 
-/* What can be refused before any work: no rows, rows of several GPUs (TERN_USAGE), planned rows without allow_planned (TERN_FAILED). */
+/* What can be refused before any work: no rows, rows of several GPUs (TERN_USAGE), planned rows without allow_planned
+ * (TERN_FAILED). */
 enum tern_status tern_export_check(const struct tern_results *results, bool allow_planned, struct tern_error *err);
 
 /* Appends the header's text. The same checks. */

@@ -57,8 +57,10 @@ const char *const tern_export_algorithm[] = {
     "    return kernel->min_m <= m && m <= kernel->max_m;",
     "}",
     "",
-    "/* The entry for m inside a group. The next larger tuned m costs at most its own time, the next smaller one ceil(m / tuned)",
-    " * times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger, then the nearest smaller",
+    "/* The entry for m inside a group. The next larger tuned m costs at most its own time, the next smaller one ceil(m / "
+    "tuned)",
+    " * times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger, then the nearest "
+    "smaller",
     " * that does. */",
     "static inline const struct tern_entry_ *tern_find_(const struct tern_group_ *group, int64_t m, int *exact) {",
     "    const struct tern_entry_ *entries = tern_entries_ + group->first;",

@@ -5,7 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
 
 /* Text that is not UTF-8 (a strange file name) keeps its ASCII part; JSON cannot hold the rest. */
 static json_t *text(const char *value) {

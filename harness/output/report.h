@@ -10,9 +10,10 @@ struct tern_report_gpu { /* what the roofline needs; filled by the caller from c
     double memory_gbs, f16_tflops;
 };
 
-/* Writes DIR/data/*.tsv, DIR/*.svg, DIR/*.png, DIR/index.html. Without gnuplot the data and a page without pictures are still
- * written and TERN_MISSING is returned with the remedy. */
+/* Writes into DIR: data/ (tab-separated files and winners.csv), pictures as .svg and .png, index.html. The results are
+ * sorted and of one GPU; bytes[i] is what row i has to move at least (space/cost.h). Without gnuplot the data and a page
+ * without pictures are still written and TERN_MISSING is returned with the remedy. */
 enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
-                                   struct tern_error *err);
+                                   const double *bytes, struct tern_error *err);
 
 #endif

@@ -15,7 +15,9 @@ const char *tern_selection_match_name(enum tern_selection_match match) {
     return names[match];
 }
 
-static int compare_numbers(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int compare_numbers(int64_t a, int64_t b) {
+    return (a > b) - (a < b);
+}
 
 static int compare_group(const struct tern_result *a, const struct tern_result *b) {
     int order = strcmp(a->op, b->op);
@@ -98,13 +100,17 @@ int64_t tern_selection_ns(const struct tern_result *row) {
     return us > 0.0 && us < 1e12 ? (int64_t)llround(us * 1000.0) : UNKNOWN_NS;
 }
 
-bool tern_selection_use_cublas(const struct tern_result *row) { return row->baseline_us < row->us; }
+bool tern_selection_use_cublas(const struct tern_result *row) {
+    return row->baseline_us < row->us;
+}
 
-static bool takes(const struct tern_result *row, int64_t m) { return row->min_m <= m && m <= row->max_m; }
+static bool takes(const struct tern_result *row, int64_t m) {
+    return row->min_m <= m && m <= row->max_m;
+}
 
 /* The row for m inside a group. Neighbours first: the next larger tuned M costs at most its own time, the next smaller one
- * ceil(m / M) times its own; the cheaper of the two wins, the larger on a tie. Where neither takes m: the nearest larger, then the
- * nearest smaller that does. */
+ * ceil(m / M) times its own; the cheaper of the two wins, the larger on a tie. Where neither takes m: the nearest larger,
+ * then the nearest smaller that does. */
 static const struct tern_result *find_in_group(const struct tern_selection_group *group, int64_t m, bool *exact) {
     size_t above = 0;
     while (above < group->count && group->rows[above]->m < m)
@@ -133,9 +139,13 @@ struct ratio { /* >= 1: the larger of two sizes over the smaller; compared exact
     int64_t over, under;
 };
 
-static struct ratio ratio_of(int64_t a, int64_t b) { return a > b ? (struct ratio){a, b} : (struct ratio){b, a}; }
+static struct ratio ratio_of(int64_t a, int64_t b) {
+    return a > b ? (struct ratio){a, b} : (struct ratio){b, a};
+}
 
-static bool ratio_less(struct ratio a, struct ratio b) { return a.over * b.under < b.over * a.under; }
+static bool ratio_less(struct ratio a, struct ratio b) {
+    return a.over * b.under < b.over * a.under;
+}
 
 const struct tern_result *tern_selection_find(const struct tern_selection_table *table, const char *op, const char *format,
                                               int64_t m, int64_t n, int64_t k, enum tern_selection_match *match) {

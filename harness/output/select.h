@@ -1,6 +1,6 @@
 /* Selection: which tuned row answers for a problem that may never have been tuned. Pure functions of result rows.
- * The exported header holds the same algorithm as text (export_text.c); a test compares the two on random problems. Everything
- * is integer arithmetic, so that host and exported table agree bit for bit. */
+ * The exported header holds the same algorithm as text (export_text.c); a test compares the two on random problems.
+ * Everything is integer arithmetic, so that host and exported table agree bit for bit. */
 #ifndef TERN_OUTPUT_SELECT_H
 #define TERN_OUTPUT_SELECT_H
 
@@ -33,9 +33,9 @@ struct tern_selection_table {
     size_t count;
 };
 
-/* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives all
- * rows of the group (the one with the most M, then the first by shapes and layer name): their layouts may differ, and an engine
- * keeps one copy of the weights. */
+/* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
+ * all rows of the group (the one with the most M, then the first by shapes and layer name): their layouts may differ, and an
+ * engine keeps one copy of the weights. */
 struct tern_selection_table tern_selection_build(const struct tern_results *results);
 void tern_selection_free(struct tern_selection_table *table);
 

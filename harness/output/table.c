@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NAME_WIDTH 10
+#define NAME_WIDTH   10
 #define WINNER_WIDTH 22
 
 /* Three to four significant digits in at most 9 characters; "-" where the number is unknown. */
@@ -43,13 +43,13 @@ static bool same_block(const struct tern_result *a, const struct tern_result *b)
 }
 
 static void print_heading(FILE *out, const struct tern_result *row) {
-    fprintf(out, "%s  %s  on %s (%s)%s\n", row->shapes, row->format, row->gpu, row->arch,
-            row->planned ? "  PLANNED" : "");
+    fprintf(out, "%s  %s  on %s (%s)%s\n", row->shapes, row->format, row->gpu, row->arch, row->planned ? "  PLANNED" : "");
     if (strcmp(row->op, "linear-a16"))
         fprintf(out, "%s: activations are quantised to 8 bits first\n", row->op);
     if (row->planned) {
         fprintf(out, "Compiled and ranked without a GPU. Times are predictions; nothing was measured.\n");
-        fprintf(out, "  %-10s %5s  %-22s %12s %9s %7s\n", "layer", "M", "first choice", "predicted us", "limit us", "% limit");
+        fprintf(out, "  %-10s %5s  %-22s %12s %9s %7s\n", "layer", "M", "first choice", "predicted us", "limit us",
+                "% limit");
     } else {
         fprintf(out, "  %-10s %5s  %-22s %8s %9s %8s %7s\n", "layer", "M", "winner", "us", "cuBLASLt", "speed-up",
                 "% limit");

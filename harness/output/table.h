@@ -10,16 +10,16 @@
 
 #include <stdio.h>
 
-/* Human table, at most 80 columns: layer, M, winner, us, best cuBLASLt us, speed-up, % of limit; grouped by gpu, model and format.
- * Planned rows stand under their own heading, their predicted us marked "~", with no speed-up. */
+/* Human table, at most 80 columns: layer, M, winner, us, best cuBLASLt us, speed-up, % of limit; grouped by gpu, model and
+ * format. Planned rows stand under their own heading, their predicted us marked "~", with no speed-up. */
 void tern_output_table(FILE *out, const struct tern_results *results);
 /* winners.csv: format, op, layer, n, k, m, template, params, us, us_lo, us_hi, baseline, baseline_us, speedup, limit_us,
  * pct_of_limit, p_best. Sorted; no timestamps. */
 enum tern_status tern_output_csv(const char *path, const struct tern_results *results, struct tern_error *err);
 /* The same as text, appended to `out`. Unknown numbers are empty fields. */
 void tern_output_csv_text(struct tern_str *out, const struct tern_results *results);
-/* The documented --json of `run` (design 8), with a newline at its end. Unknown numbers are null. outcomes NULL: no counts ({}).
- * Problems without a winner (empty template_name) have status "none" and a null winner. */
+/* The documented --json of `run` (design 8), with a newline at its end. Unknown numbers are null. outcomes NULL: no counts
+ * ({}). Problems without a winner (empty template_name) have status "none" and a null winner. */
 void tern_output_run_json(FILE *out, const char *gpu, bool planned, const char *db, const struct tern_results *results,
                           const int64_t outcomes[TERN_OUTCOME_COUNT]);
 

@@ -1,0 +1,103 @@
+/* `tune report`: pictures, data files and a page of one GPU's winners. */
+#include "commands/commands.h"
+
+#include "commands/dispatch.h"
+#include "config/gpu.h"
+#include "core/file.h"
+#include "core/options.h"
+#include "formats/format.h"
+#include "output/report.h"
+#include "space/cost.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct report_options {
+    const char *gpu, *shapes, *db, *output;
+};
+
+#define REPORT_OPTION_COUNT 4
+
+static void list_options(struct report_options *o, struct tern_option list[REPORT_OPTION_COUNT]) {
+    const struct tern_option options[REPORT_OPTION_COUNT] = {
+        {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU to report (default: the only one in the database)", 0, 0},
+        {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only this model (default: all)", 0, 0},
+        {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
+        {"output", 'o', TERN_OPTION_TEXT, &o->output, "DIR", "folder to write into, made if missing (required)", 0, 0},
+    };
+    memcpy(list, options, sizeof options);
+}
+
+static void report_help(void) {
+    struct report_options o = {0};
+    struct tern_option options[REPORT_OPTION_COUNT];
+    list_options(&o, options);
+    printf("usage: tune report -o DIR [options]\n\n"
+           "Writes DIR/index.html, a page that needs no network, with latency, speed-up, roofline and model\n"
+           "pictures (SVG and PNG, by gnuplot) and their data (DIR/data). Without gnuplot the data and the page\n"
+           "are still written, and the exit code is 3.\n\n");
+    tern_options_help(options, REPORT_OPTION_COUNT);
+    printf("\nexample: tune report --gpu h200 --shapes qwen7b -o report\n");
+}
+
+/* Least bytes of each row; the caller frees. */
+static enum tern_status row_bytes(const struct tern_results *rows, double **bytes, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    *bytes = tern_alloc_zero(rows->count, sizeof **bytes);
+    for (size_t i = 0; i < rows->count && !status; i++) {
+        const struct tern_result *row = &rows->rows[i];
+        struct tern_format format;
+        status = tern_format_parse(row->format, &format, err);
+        if (!status)
+            (*bytes)[i] = tern_cost_bytes(&format, row->m, row->n, row->k);
+    }
+    return status;
+}
+
+static enum tern_status write_report(const struct report_options *o, const struct tern_results *rows,
+                                     const struct tern_gpu *gpu, struct tern_error *err) {
+    struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops};
+    double *bytes = NULL;
+    tern_str_copy(facts.name, sizeof facts.name, gpu->name);
+    tern_str_copy(facts.title, sizeof facts.title, gpu->title);
+    enum tern_status status = row_bytes(rows, &bytes, err);
+    if (!status)
+        status = tern_report_write(o->output, &facts, rows, bytes, err);
+    free(bytes);
+    return status;
+}
+
+static enum tern_status report_run(int argc, char **argv, struct tern_error *err) {
+    struct report_options o = {.db = TERN_DEFAULT_DB};
+    struct tern_option options[REPORT_OPTION_COUNT];
+    struct tern_results rows = {0};
+    struct tern_gpu gpu = {0};
+    const char *unused[1];
+    size_t count = 0;
+    list_options(&o, options);
+    enum tern_status status = tern_options_parse(options, REPORT_OPTION_COUNT, argc, argv, unused, 0, &count, err);
+    if (status)
+        return status;
+    if (!o.output) {
+        tern_error_set(err, TERN_USAGE, "report needs -o DIR");
+        tern_error_hint(err, "for example: tune report -o report");
+        return TERN_USAGE;
+    }
+    status = tern_file_check_writable_dir(o.output, err);
+    if (!status && o.gpu)
+        status = tern_gpu_load(o.gpu, &gpu, err);
+    if (!status)
+        status = tern_dispatch_rows(o.db, o.gpu ? gpu.name : NULL, o.shapes, &rows, err);
+    if (!status && !o.gpu)
+        status = tern_gpu_load(rows.rows[0].gpu, &gpu, err);
+    if (!status)
+        status = write_report(&o, &rows, &gpu, err);
+    if (!status)
+        printf("%s/index.html\n", o.output);
+    tern_results_free(&rows);
+    tern_gpu_free(&gpu);
+    return status;
+}
+
+const struct tern_command tern_command_report = {"report", "plots and a page of the results", report_run, report_help};

@@ -1,0 +1,227 @@
+/* The page of a report: one static HTML file that works from file://, with no network and no framework. */
+#include "core/file.h"
+#include "output/report_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char page_head[] = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+
+static const char page_style[] =
+    "<style>\n"
+    ":root { color-scheme: light; }\n"
+    "* { box-sizing: border-box; }\n"
+    "body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #1b1f24;\n"
+    "       font: 16px/1.5 system-ui, \"Segoe UI\", \"DejaVu Sans\", sans-serif; }\n"
+    "h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .25rem; }\n"
+    "h2 { font-size: 1.3rem; margin: 2.5rem 0 .75rem; border-bottom: 1px solid #d5dae0; padding-bottom: .25rem; }\n"
+    "h3 { font-size: 1.05rem; margin: 2rem 0 .25rem; }\n"
+    "p { margin: .25rem 0 .75rem; max-width: 46rem; }\n"
+    ".quiet { color: #57606a; }\n"
+    ".planned { border-left: .4rem solid #d55e00; background: #fff4ec; padding: .75rem 1rem; margin: 1rem 0; max-width: "
+    "none; }\n"
+    ".facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }\n"
+    ".facts li { border: 1px solid #d5dae0; border-radius: .5rem; padding: .5rem .9rem; min-width: 9rem; flex: 1 1 9rem; }\n"
+    ".facts b { display: block; font-size: 1.35rem; line-height: 1.3; }\n"
+    ".wide { overflow-x: auto; -webkit-overflow-scrolling: touch; }\n"
+    "img { display: block; width: 100%; min-width: 36rem; height: auto; }\n"
+    "table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; white-space: nowrap; }\n"
+    "th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e6e9ed; }\n"
+    "th { position: sticky; top: 0; background: #f3f5f7; }\n"
+    "th button { all: unset; cursor: pointer; font-weight: 600; }\n"
+    "th button:focus-visible { outline: 2px solid #0072b2; }\n"
+    "th[aria-sort=ascending] button::after { content: \" \\2191\"; }\n"
+    "th[aria-sort=descending] button::after { content: \" \\2193\"; }\n"
+    ".t { text-align: left; }\n"
+    ".table { max-height: 34rem; overflow: auto; border: 1px solid #d5dae0; }\n"
+    "</style>\n</head>\n<body>\n";
+
+/* Numbers sort as numbers, unknown ones last; text sorts as text. */
+static const char page_script[] =
+    "<script>\n"
+    "for (const table of document.querySelectorAll('table')) {\n"
+    "  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];\n"
+    "  heads.forEach((head, column) => head.querySelector('button').addEventListener('click', () => {\n"
+    "    const down = head.getAttribute('aria-sort') === 'ascending';\n"
+    "    heads.forEach(h => h.removeAttribute('aria-sort'));\n"
+    "    head.setAttribute('aria-sort', down ? 'descending' : 'ascending');\n"
+    "    const text = head.classList.contains('t');\n"
+    "    const value = row => text ? row.cells[column].textContent : parseFloat(row.cells[column].textContent.replace('~', "
+    "''));\n"
+    "    const order = (a, b) => text ? a.localeCompare(b)\n"
+    "      : Number.isNaN(a) - Number.isNaN(b) || a - b || 0;\n"
+    "    const rows = [...body.rows].map(row => [value(row), row]);\n"
+    "    rows.sort((a, b) => !text && (Number.isNaN(a[0]) || Number.isNaN(b[0])) ? order(a[0], b[0])\n"
+    "      : down ? order(b[0], a[0]) : order(a[0], b[0]));\n"
+    "    rows.forEach(pair => body.append(pair[1]));\n"
+    "  }));\n"
+    "}\n"
+    "</script>\n</body>\n</html>\n";
+
+static void add_escaped(struct tern_str *out, const char *text) {
+    for (; *text; text++) {
+        const char *entity = *text == '&'   ? "&amp;"
+                             : *text == '<' ? "&lt;"
+                             : *text == '>' ? "&gt;"
+                             : *text == '"' ? "&quot;"
+                                            : NULL;
+        if (entity)
+            tern_str_append(out, entity);
+        else
+            tern_str_append_bytes(out, text, 1);
+    }
+}
+
+static void add_element(struct tern_str *out, const char *open, const char *text, const char *close) {
+    tern_str_append(out, open);
+    add_escaped(out, text);
+    tern_str_append(out, close);
+}
+
+static void add_number(struct tern_str *out, const char *mark, double value, const char *unit) {
+    if (!isfinite(value))
+        tern_str_append(out, "<td>–</td>");
+    else
+        tern_str_printf(out, "<td>%s%.*f%s</td>", mark, value < 9.995 ? 2 : value < 999.5 ? 1 : 0, value, unit);
+}
+
+static void add_row(struct tern_str *out, const struct tern_result *row) {
+    char series[64];
+    report_series(row, series, sizeof series);
+    add_element(out, "<tr><td class=\"t\">", series, "</td>");
+    add_element(out, "<td class=\"t\">", row->layer, "</td>");
+    tern_str_printf(out, "<td>%lld</td><td>%lld</td><td>%lld</td>", (long long)row->m, (long long)row->n, (long long)row->k);
+    add_number(out, row->planned ? "~" : "", report_time_us(row), "");
+    if (isfinite(row->us_lo) && isfinite(row->us_hi))
+        tern_str_printf(out, "<td>%.2f – %.2f</td>", row->us_lo, row->us_hi);
+    else
+        tern_str_append(out, "<td>–</td>");
+    add_number(out, "", row->baseline_us, "");
+    add_number(out, "", row->speedup, "×");
+    add_number(out, "", row->limit_us, "");
+    add_number(out, row->planned ? "~" : "", report_percent(row), " %");
+    add_number(out, "", row->p_best, "");
+    add_element(out, "<td class=\"t\">", row->template_name[0] ? row->template_name : "none", "</td>");
+    add_element(out, "<td class=\"t\">", row->params, "</td></tr>\n");
+}
+
+static void add_table(struct tern_str *out, const struct report_model *model) {
+    static const struct {
+        const char *name, *kind;
+    } columns[] = {{"format", " class=\"t\""},
+                   {"layer", " class=\"t\""},
+                   {"M", ""},
+                   {"N", ""},
+                   {"K", ""},
+                   {"µs", ""},
+                   {"95 % interval, µs", ""},
+                   {"best cuBLASLt, µs", ""},
+                   {"speed-up", ""},
+                   {"limit, µs", ""},
+                   {"of limit", ""},
+                   {"P(best)", ""},
+                   {"template", " class=\"t\""},
+                   {"parameters", " class=\"t\""}};
+    tern_str_append(out, "<h3>Every problem</h3>\n<p class=\"quiet\">Click a heading to sort. “~” marks a prediction.</p>\n"
+                         "<div class=\"table\" tabindex=\"0\"><table>\n<thead><tr>");
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        tern_str_printf(out, "<th%s><button>%s</button></th>", columns[i].kind, columns[i].name);
+    tern_str_append(out, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < model->count; i++)
+        add_row(out, &model->rows[i]);
+    tern_str_append(out, "</tbody>\n</table></div>\n");
+}
+
+/* Geometric mean of the speed-ups of one series with M in [low, high]; NAN if there is none. */
+static double mean_speedup(const struct report_model *model, const char *series, int64_t low, int64_t high) {
+    double sum = 0.0;
+    size_t count = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const struct tern_result *row = &model->rows[i];
+        char name[64];
+        report_series(row, name, sizeof name);
+        if (strcmp(name, series) || row->m < low || row->m > high || !(row->speedup > 0.0))
+            continue;
+        sum += log(row->speedup);
+        count++;
+    }
+    return count ? exp(sum / (double)count) : (double)NAN;
+}
+
+static void add_facts(struct tern_str *out, const struct report_model *model) {
+    static const struct {
+        const char *name;
+        int64_t low, high;
+    } ranges[] = {{"M = 1", 1, 1}, {"M = 2 to 64", 2, 64}, {"M above 64", 65, INT64_MAX}};
+    tern_str_printf(out, "<ul class=\"facts\">\n<li><b>%zu</b>problems</li>\n", model->count);
+    for (size_t s = 0; s < model->series.count; s++) {
+        for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
+            double mean = mean_speedup(model, model->series.items[s], ranges[r].low, ranges[r].high);
+            if (!isfinite(mean))
+                continue;
+            tern_str_printf(out, "<li><b>%.2f×</b>", mean);
+            add_escaped(out, model->series.items[s]);
+            tern_str_printf(out, ", %s</li>\n", ranges[r].name);
+        }
+    }
+    tern_str_append(out, "</ul>\n");
+    if (model->has_speedup)
+        tern_str_append(
+            out, "<p class=\"quiet\">Speed-ups are geometric means over the layers, against the fastest FP16 cuBLASLt "
+                 "answer for the same problem.</p>\n");
+}
+
+static void add_pictures(struct tern_str *out, const struct report *report, size_t model) {
+    for (size_t i = 0; i < report->picture_count; i++) {
+        const struct report_picture *picture = &report->pictures[i];
+        if (picture->model != model)
+            continue;
+        add_element(out, "<h3>", picture->title, "</h3>\n");
+        add_element(out, "<p class=\"quiet\">", picture->about, "</p>\n");
+        tern_str_printf(out, "<div class=\"wide\" tabindex=\"0\"><img src=\"%s.svg\" alt=\"%s\"></div>\n", picture->file,
+                        picture->title);
+        tern_str_printf(out, "<p class=\"quiet\"><a href=\"%s.svg\">SVG</a> · <a href=\"%s.png\">PNG</a></p>\n",
+                        picture->file, picture->file);
+    }
+    if (!report->picture_count)
+        tern_str_append(out, "<p class=\"planned\">No pictures: gnuplot did not run when this page was written. "
+                             "The data files below are complete.</p>\n");
+}
+
+static void add_model(struct tern_str *out, const struct report *report, size_t index) {
+    const struct report_model *model = &report->models[index];
+    add_element(out, "<h2>", model->rows[0].shapes, "</h2>\n");
+    add_facts(out, model);
+    add_pictures(out, report, index);
+    add_table(out, model);
+    tern_str_printf(
+        out,
+        "<p class=\"quiet\">Data: <a href=\"data/%s.tsv\">problems</a>, <a href=\"data/%s-model.tsv\">model "
+        "totals</a>, <a href=\"data/%s-heatmap.tsv\">speed-ups</a>, <a href=\"data/winners.csv\">winners.csv</a></p>\n",
+        model->name, model->name, model->name);
+}
+
+enum tern_status report_write_page(const struct report *report, struct tern_error *err) {
+    struct tern_str out = {0}, path = {0};
+    tern_str_append(&out, page_head);
+    add_element(&out, "<title>Quantised linear layers on ", report->gpu->title, "</title>\n");
+    tern_str_append(&out, page_style);
+    add_element(&out, "<h1>Quantised linear layers on ", report->gpu->title, "</h1>\n");
+    tern_str_append(&out, report->planned ? "<p class=\"quiet\">Choices of Tern</p>\n"
+                                          : "<p class=\"quiet\">Measured by Tern</p>\n");
+    if (report->planned) {
+        tern_str_append(
+            &out, "<p class=\"planned\"><strong>Predicted, not measured.</strong> These kernels were compiled and ranked "
+                  "by a cost model without the GPU. Run the same <code>tune</code> command on a machine with ");
+        add_element(&out, "", report->gpu->title, " to measure them.</p>\n");
+    }
+    for (size_t i = 0; i < report->model_count; i++)
+        add_model(&out, report, i);
+    tern_str_append(&out, page_script);
+    tern_str_printf(&path, "%s/index.html", report->dir);
+    enum tern_status status = tern_file_write(path.data, out.data, out.length, err);
+    tern_str_free(&out);
+    tern_str_free(&path);
+    return status;
+}

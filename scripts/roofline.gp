@@ -1,0 +1,35 @@
+# Roofline: arithmetic rate over operations for each byte, under the memory and the matrix ceiling.
+# Arguments: terminal, output, data file, title, caption, formats, layers, "GB/s TFLOP/s".
+TERMINAL = ARG1; OUTPUT = ARG2; DATA = ARG3; TITLE = ARG4; CAPTION = ARG5; SERIES = ARG6; LAYERS = ARG7
+GBS = real(word(ARG8, 1)); PEAK = real(word(ARG8, 2))
+HERE = ARG0[1:strlen(ARG0) - strlen("roofline.gp")]
+WIDTH = 1000; HEIGHT = 640
+load HERE . "style.gp"
+
+set logscale xy
+set lmargin at screen 0.085; set rmargin at screen 0.72; set tmargin at screen 1.0 - 52.0/HEIGHT; set bmargin at screen 90.0/HEIGHT
+set key at screen 0.985, 1.0 - 52.0/HEIGHT right top vertical Left reverse samplen 2 spacing 1.15
+set xlabel "operations for each byte moved, FLOP/byte"
+set ylabel "arithmetic rate, TFLOP/s" offset 1,0
+set format x "%g"; set format y "%g"
+stats DATA skip 1 using 16:17 nooutput name "P"
+LOW = P_min_x / 1.6; HIGH = (P_max_x > 2000.0 * PEAK / GBS ? P_max_x * 1.6 : 2000.0 * PEAK / GBS)
+set xrange [LOW:HIGH]
+FLOOR = P_min_y / 2.0
+set yrange [FLOOR:PEAK * 2.5]
+set samples 400
+roof(x) = (x * GBS / 1000.0 < PEAK) ? x * GBS / 1000.0 : PEAK
+set label 1 sprintf("matrix units, FP16: %.0f TFLOP/s", PEAK) at first HIGH / 1.08, PEAK * 1.28 right font ",12" textcolor rgb INK
+# The memory ceiling's text lies along its line: the angle follows from the size of the plot and the ranges.
+SLOPE = ((HEIGHT - 142.0) / log10(PEAK * 2.5 / FLOOR)) / (635.0 / log10(HIGH / LOW))
+AT = LOW * (PEAK * 1000.0 / GBS / LOW) ** 0.5
+set label 2 sprintf("memory: %.0f GB/s", GBS) at first AT, roof(AT) * 1.3 center rotate by atan(SLOPE) * 180.0 / pi font ",12" textcolor rgb INK
+
+row(v, s, l) = (strcol(1) eq s && strcol(2) eq l) ? v : NaN
+LCOUNT = words(LAYERS)
+DASH = PREDICTED ? 2 : 1
+marker(s, l) = (PREDICTED || s % 2 == 0) ? open(l) : filled(l)
+plot roof(x) with lines linecolor rgb INK linewidth 2.5 title "ceiling", \
+     for [C = 0:words(SERIES) * LCOUNT - 1] DATA skip 1 using 16:(row($17, word(SERIES, C / LCOUNT + 1), word(LAYERS, C % LCOUNT + 1))) \
+     with linespoints linecolor rgb colour(C / LCOUNT + 1) linewidth 1 dashtype DASH pointsize 0.9 \
+     pointtype marker(C / LCOUNT + 1, C % LCOUNT + 1) title word(SERIES, C / LCOUNT + 1) . "  " . word(LAYERS, C % LCOUNT + 1)
