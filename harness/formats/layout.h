@@ -7,12 +7,14 @@
  *   step 0..7 (one m16n8k16 step each), p 0..3 (A-fragment register), holds rows r = g + 8*(p&1) and columns
  *     k = 32*(step/2) + 8*t + 4*(step%2) + 2*(p/2) + e, e = 0 (low 16 bits), 1 (high 16 bits)
  *   so that the B operand of two steps is 8 consecutive activations of lane t (one 16-byte shared-memory load).
- *   Codes are split into planes of b bits (2: {2}, 3: {2 low, 1 high}, 4: {4}, 8: {8}). In a plane, pair P sits in 32-bit
- * word P / (16/b) of the lane, element e at bit 16*e + b*(P % (16/b)). Words are stored in 16-byte chunks: chunk c of the
- * plane holds words 4c..4c+3 of lane l at plane_offset + c*512 + l*16 (the 1-bit plane of 3-bit has 2 words: l*8). Scales:
- * [ceil(N/16)][G][8][2] binary16, entry (tile, g_k, g, h) belongs to row 16*tile + g + 8*h; padded rows have scale 0. Zeros
- * (asym only): same order, one byte each; padded rows have zero 0. Format tensor stores its one scale like channel. Codes,
- * scales and zeros are separate arrays, each 256-byte aligned in device memory. */
+ *
+ *   Codes are split into planes of b bits (2: {2}, 3: {2 low, 1 high}, 4: {4}, 8: {8}). In a plane, pair P sits in the
+ *   lane's 32-bit word P / (16/b), element e at bit 16*e + b*(P % (16/b)). Words are stored in 16-byte chunks: chunk c of
+ *   the plane holds words 4c..4c+3 of lane l at plane_offset + c*512 + l*16 (the 1-bit plane has 2 words a lane: l*8).
+ *
+ *   Scales: [ceil(N/16)][G][8][2] binary16, entry (tile, g_k, g, h) belongs to row 16*tile + g + 8*h; padded rows have 0.
+ *   Zeros (asym only): same order, one byte each; padded rows have zero 0. Format tensor is stored like channel.
+ *   Codes, scales and zeros are separate arrays, each 256-byte aligned in device memory. */
 #ifndef TERN_FORMATS_LAYOUT_H
 #define TERN_FORMATS_LAYOUT_H
 
