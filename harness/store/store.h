@@ -23,6 +23,8 @@ enum tern_store_mode { TERN_STORE_READ, TERN_STORE_WRITE /* created if missing; 
  * run holds the writer's lock; TERN_USAGE when a database to be read does not exist. */
 enum tern_status tern_store_open(const char *path, enum tern_store_mode mode, struct tern_store **store, struct tern_error *err);
 void tern_store_close(struct tern_store *store);
+/* "3.40.1", of the SQLite that is linked. */
+const char *tern_store_sqlite_version(void);
 
 /* Identities; upserts that return row ids. */
 struct tern_store_device {
