@@ -62,14 +62,22 @@ static struct tern_sandbox *sandbox_of(lua_State *lua) {
     return user;
 }
 
+/* Raises "file:line: more than LIMIT UNIT": in a hook, level 0 is the function that was interrupted. */
+static void sandbox_stop(lua_State *lua, int limit, const char *unit) {
+    luaL_where(lua, 0);
+    lua_pushfstring(lua, "more than %d %s: an endless loop?", limit, unit);
+    lua_concat(lua, 2);
+    lua_error(lua);
+}
+
 static void sandbox_hook(lua_State *lua, lua_Debug *event) {
     (void)event;
     struct tern_sandbox *sandbox = sandbox_of(lua);
     sandbox->instructions_left -= SANDBOX_HOOK_PERIOD;
     if (sandbox->instructions_left < 0)
-        luaL_error(lua, "more than %d instructions: an endless loop?", SANDBOX_INSTRUCTIONS);
+        sandbox_stop(lua, SANDBOX_INSTRUCTIONS, "instructions");
     if (tern_clock_now_ns() > sandbox->deadline_ns)
-        luaL_error(lua, "more than %d seconds: an endless loop?", (int)(SANDBOX_TIME_NS / 1000000000));
+        sandbox_stop(lua, (int)(SANDBOX_TIME_NS / 1000000000), "seconds");
 }
 
 /* Copies the named functions from the table on the stack top into the table below it; pops the source. */
@@ -105,15 +113,22 @@ static int sandbox_environment(lua_State *lua) {
     return 1;
 }
 
-/* Turns the error value on the stack top into *err. Messages of Lua code carry file:line already. */
+/* True if Lua put "file:line:" in front itself; long paths it shortens to "...tail". */
+static bool sandbox_has_place(const struct tern_sandbox *sandbox, const char *text) {
+    return strncmp(text, sandbox->path, strlen(sandbox->path)) == 0 || strncmp(text, "...", 3) == 0;
+}
+
+/* Turns the error value on the stack top into *err. */
 static enum tern_status sandbox_fail(struct tern_sandbox *sandbox, int code, struct tern_error *err) {
     lua_State *lua = sandbox->lua;
     if (code == LUA_ERRMEM)
         tern_error_set(err, TERN_USAGE, "%s: needs more than %d MiB of memory", sandbox->path,
                        (int)(SANDBOX_MEMORY_BYTES >> 20));
-    else if (lua_type(lua, -1) == LUA_TSTRING)
-        tern_error_set(err, TERN_USAGE, "%s", lua_tostring(lua, -1));
-    else
+    else if (lua_type(lua, -1) == LUA_TSTRING) {
+        const char *text = lua_tostring(lua, -1);
+        bool placed = sandbox_has_place(sandbox, text);
+        tern_error_set(err, TERN_USAGE, "%s%s%s", placed ? "" : sandbox->path, placed ? "" : ": ", text);
+    } else
         tern_error_set(err, TERN_USAGE, "%s: raised an error that is a %s", sandbox->path, luaL_typename(lua, -1));
     lua_pop(lua, 1);
     return TERN_USAGE;
