@@ -1,5 +1,6 @@
 /* The emulator as a backend: fenced host memory, kernels from shared objects made by tern_emu_compile, one launch at a time.
- * Guard bytes of every buffer are compared after each launch. A fault ends the launch, not the process, and is not sticky. */
+ * Guard bytes of every buffer are compared after each launch. A fault ends the launch, not the process, and is not sticky.
+ */
 #include "device/emu.h"
 
 #include "core/str.h"
@@ -9,11 +10,10 @@
 #include <string.h>
 
 #define EMU_MAX_REGIONS 256
-#define EMU_SMEM_BYTES (227 * 1024) /* as compute capability 9.0 */
+#define EMU_SMEM_BYTES  (227 * 1024) /* as compute capability 9.0 */
 
 struct emu_context {
     struct tern_emu_machine machine;
-    struct tern_emu_signals *signals;
     struct tern_emu_region regions[EMU_MAX_REGIONS];
 };
 
@@ -29,15 +29,7 @@ static enum tern_status emu_open(int ordinal, void **context, struct tern_error 
     }
     struct emu_context *c = tern_alloc_zero(1, sizeof *c);
     size_t stack_bytes = dlsym(RTLD_DEFAULT, "__asan_init") != NULL ? 512 * 1024 : 128 * 1024; /* ASan's frames are larger */
-    enum tern_status status = tern_emu_machine_create(&c->machine, stack_bytes, err);
-    if (status == TERN_OK) {
-        status = tern_emu_signals_install(&c->signals, err);
-    }
-    if (status != TERN_OK) {
-        tern_emu_machine_free(&c->machine);
-        free(c);
-        return status;
-    }
+    tern_emu_machine_create(&c->machine, stack_bytes);
     *context = c;
     return TERN_OK;
 }
@@ -50,7 +42,6 @@ static void emu_close(void *context) {
     for (size_t i = 0; i < EMU_MAX_REGIONS; i++) {
         tern_emu_region_free(&c->regions[i]);
     }
-    tern_emu_signals_restore(c->signals);
     tern_emu_machine_free(&c->machine);
     free(c);
 }
@@ -134,7 +125,8 @@ static enum tern_status emu_fill(void *context, void *to, uint32_t word, size_t 
     return status;
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels
+ * ------------------------------------------------------------------------------------------------------------------- */
 static void emu_module_unload(void *context, void *module) {
     (void)context;
     struct emu_module *m = module;
@@ -144,13 +136,14 @@ static void emu_module_unload(void *context, void *module) {
     }
 }
 
-static enum tern_status emu_module_load(void *context, const void *image, size_t bytes, const char *entry, int64_t smem_bytes,
-                                        void **module, void **function, struct tern_error *err) {
+static enum tern_status emu_module_load(void *context, const void *image, size_t bytes, const char *entry,
+                                        int64_t smem_bytes, void **module, void **function, struct tern_error *err) {
     (void)context;
     char path[4096];
     tern_str_format(path, sizeof path, "%.*s", (int)(bytes < sizeof path ? bytes : sizeof path - 1), (const char *)image);
     if (smem_bytes > EMU_SMEM_BYTES) {
-        return tern_error_set(err, TERN_FAILED, "%s: OUT_OF_RESOURCES: %lld bytes of dynamic shared memory", entry, (long long)smem_bytes);
+        return tern_error_set(err, TERN_FAILED, "%s: OUT_OF_RESOURCES: %lld bytes of dynamic shared memory", entry,
+                              (long long)smem_bytes);
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
@@ -162,7 +155,8 @@ static enum tern_status emu_module_load(void *context, const void *image, size_t
     *(void **)&m->entry = dlsym(handle, entry);
     if (m->state == NULL || m->entry == NULL || m->state->version != TERN_EMU_VERSION) {
         emu_module_unload(context, m);
-        return tern_error_set(err, TERN_FAILED, "%s: no entry \"%s\", or made for another version of the emulator", path, entry);
+        return tern_error_set(err, TERN_FAILED, "%s: no entry \"%s\", or made for another version of the emulator", path,
+                              entry);
     }
     m->state->services = &tern_emu_service_table;
     *module = *function = m;
@@ -196,7 +190,13 @@ static enum tern_status emu_launch(void *context, const struct tern_launch *laun
     c->machine.state = m->state;
     c->machine.entry = m->entry;
     c->machine.args = &launch->args;
-    enum tern_status status = tern_emu_machine_launch(&c->machine, &geometry, err);
+    struct tern_emu_signals *signals; /* caught during launches only */
+    enum tern_status status = tern_emu_signals_install(&signals, err);
+    if (status != TERN_OK) {
+        return status;
+    }
+    status = tern_emu_machine_launch(&c->machine, &geometry, err);
+    tern_emu_signals_restore(signals);
     if (status != TERN_OK) {
         name_buffer(c, err);
         return status;
@@ -233,7 +233,8 @@ const struct tern_backend tern_backend_emu = {
     .synchronize = emu_synchronize,
 };
 
-/* ---- order --------------------------------------------------------------------------------------------------------------------- */
+/* ---- order
+ * --------------------------------------------------------------------------------------------------------------------- */
 static const char *const order_names[] = {
     [TERN_EMU_FORWARD] = "forward", [TERN_EMU_REVERSE] = "reverse", [TERN_EMU_SHUFFLED] = "shuffled"};
 
@@ -243,7 +244,9 @@ void tern_emu_backend_set_order(void *context, enum tern_emu_order order, uint64
     c->machine.seed = seed;
 }
 
-const char *tern_emu_order_name(enum tern_emu_order order) { return order_names[order]; }
+const char *tern_emu_order_name(enum tern_emu_order order) {
+    return order_names[order];
+}
 
 bool tern_emu_order_parse(const char *name, enum tern_emu_order *order) {
     for (int i = 0; i <= TERN_EMU_SHUFFLED; i++) {

@@ -1,11 +1,13 @@
-/* Asynchronous copies of the emulated machine: cp.async groups, mbarriers and bulk copies, each as late as the rules allow. */
+/* Asynchronous copies of the emulated machine: cp.async groups, mbarriers and bulk copies, each as late as the rules allow.
+ */
 #include "emulator/machine.h"
 
 #include "core/str.h"
 
 #include <string.h>
 
-/* ---- cp.async ------------------------------------------------------------------------------------------------------------------ */
+/* ---- cp.async
+ * ------------------------------------------------------------------------------------------------------------------ */
 void tern_emu_machine_async_copy(void *to, const void *from, size_t bytes, size_t valid_bytes) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_thread *self = machine->current;
@@ -20,7 +22,9 @@ void tern_emu_machine_async_copy(void *to, const void *from, size_t bytes, size_
     memset(to, 0xFF, bytes); /* whoever reads too early, or still needs the old content, sees NaN */
 }
 
-void tern_emu_machine_async_commit(void) { tern_emu_running->current->open_group++; }
+void tern_emu_machine_async_commit(void) {
+    tern_emu_running->current->open_group++;
+}
 
 void tern_emu_machine_async_wait(int pending) {
     struct tern_emu_machine *machine = tern_emu_running;
@@ -39,7 +43,8 @@ void tern_emu_machine_async_wait(int pending) {
     memmove(self->copies, self->copies + done, self->copy_count * sizeof *self->copies);
 }
 
-/* ---- mbarrier ------------------------------------------------------------------------------------------------------------------ */
+/* ---- mbarrier
+ * ------------------------------------------------------------------------------------------------------------------ */
 /* The 64-bit word as we use it. Poison (all ones) and zero are told from an initialised one by `magic`. */
 struct mbarrier {
     uint64_t magic : 8, phase : 1, expected : 11, pending : 12;
@@ -51,8 +56,8 @@ _Static_assert(sizeof(struct mbarrier) == 8, "an mbarrier is one 64-bit word");
 static struct mbarrier *mbarrier_at(struct tern_emu_machine *machine, void *barrier) {
     struct mbarrier *m = barrier;
     if ((uintptr_t)barrier % 8 != 0 || m->magic != MBARRIER_MAGIC) {
-        tern_emu_machine_fault(machine, "mbarrier %s by thread %u", (uintptr_t)barrier % 8 != 0 ? "misaligned" : "used before its init",
-                               machine->current->index);
+        tern_emu_machine_fault(machine, "mbarrier %s by thread %u",
+                               (uintptr_t)barrier % 8 != 0 ? "misaligned" : "used before its init", machine->current->index);
     }
     return m;
 }
@@ -77,8 +82,8 @@ void tern_emu_machine_mbarrier_arrive(void *barrier, int count, int64_t expect_b
     struct tern_emu_machine *machine = tern_emu_running;
     struct mbarrier *m = mbarrier_at(machine, barrier);
     if (count > (int)m->pending || expect_bytes < 0 || expect_bytes > (1 << 20)) {
-        tern_emu_machine_fault(machine, "mbarrier: more arrivals than its count of %u, or %lld bytes expected", (unsigned)m->expected,
-                               (long long)expect_bytes);
+        tern_emu_machine_fault(machine, "mbarrier: more arrivals than its count of %u, or %lld bytes expected",
+                               (unsigned)m->expected, (long long)expect_bytes);
     }
     m->bytes += (int32_t)expect_bytes;
     m->pending = (m->pending - (unsigned)count) & 0xFFFu;
@@ -100,7 +105,8 @@ void tern_emu_machine_mbarrier_wait(void *barrier, int parity) {
     }
 }
 
-/* ---- bulk copies --------------------------------------------------------------------------------------------------------------- */
+/* ---- bulk copies
+ * --------------------------------------------------------------------------------------------------------------- */
 void tern_emu_machine_bulk_copy(void *to, const void *from, size_t bytes, void *barrier) {
     struct tern_emu_machine *machine = tern_emu_running;
     if (((uintptr_t)to | (uintptr_t)from | bytes) % 16 != 0 || bytes == 0) {

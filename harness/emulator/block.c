@@ -13,25 +13,37 @@
 
 _Thread_local struct tern_emu_machine *tern_emu_running;
 
-enum tern_status tern_emu_machine_create(struct tern_emu_machine *machine, size_t stack_bytes, struct tern_error *err) {
-    *machine = (struct tern_emu_machine){.order = TERN_EMU_FORWARD};
-    enum tern_status status = tern_fiber_stacks_create(&machine->stacks, TERN_EMU_MAX_THREADS, stack_bytes, err);
-    if (status != TERN_OK) {
-        return status;
-    }
-    machine->threads = tern_alloc_zero(TERN_EMU_MAX_THREADS, sizeof *machine->threads);
-    machine->turn = tern_alloc_zero(TERN_EMU_MAX_THREADS, sizeof *machine->turn);
-    return TERN_OK;
+void tern_emu_machine_create(struct tern_emu_machine *machine, size_t stack_bytes) {
+    *machine = (struct tern_emu_machine){.order = TERN_EMU_FORWARD, .stack_bytes = stack_bytes};
 }
 
-void tern_emu_machine_free(struct tern_emu_machine *machine) {
-    for (size_t i = 0; machine->threads != NULL && i < TERN_EMU_MAX_THREADS; i++) {
+static void free_threads(struct tern_emu_machine *machine) {
+    for (size_t i = 0; i < machine->stacks.count; i++) {
         free(machine->threads[i].copies);
     }
     free(machine->threads);
     free(machine->turn);
-    free(machine->bulk);
+    machine->threads = NULL;
+    machine->turn = NULL;
     tern_fiber_stacks_free(&machine->stacks);
+}
+
+enum tern_status tern_emu_machine_reserve(struct tern_emu_machine *machine, struct tern_error *err) {
+    if (machine->thread_count <= machine->stacks.count) {
+        return TERN_OK;
+    }
+    free_threads(machine);
+    enum tern_status status = tern_fiber_stacks_create(&machine->stacks, machine->thread_count, machine->stack_bytes, err);
+    if (status == TERN_OK) {
+        machine->threads = tern_alloc_zero(machine->thread_count, sizeof *machine->threads);
+        machine->turn = tern_alloc_zero(machine->thread_count, sizeof *machine->turn);
+    }
+    return status;
+}
+
+void tern_emu_machine_free(struct tern_emu_machine *machine) {
+    free_threads(machine);
+    free(machine->bulk);
     *machine = (struct tern_emu_machine){0};
 }
 

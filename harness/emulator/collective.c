@@ -22,9 +22,11 @@ static void arrive(struct tern_emu_machine *machine, enum tern_emu_thread_state 
 static void check_sites(struct tern_emu_machine *machine, const struct tern_emu_block *block, int id) {
     for (size_t i = 0; i < machine->block_threads; i++) {
         const struct tern_emu_thread *t = &block->threads[i], *first = &block->threads[i & ~(size_t)31];
-        bool both = t->state == TERN_EMU_AT_BARRIER && first->state == TERN_EMU_AT_BARRIER && t->barrier == id && first->barrier == id;
+        bool both = t->state == TERN_EMU_AT_BARRIER && first->state == TERN_EMU_AT_BARRIER && t->barrier == id &&
+                    first->barrier == id;
         if (both && !same_site(t, first)) {
-            tern_emu_machine_fault(machine, "divergent barrier in block %u,%u,%u: thread %u waits at %s:%d, thread %u at %s:%d",
+            tern_emu_machine_fault(machine,
+                                   "divergent barrier in block %u,%u,%u: thread %u waits at %s:%d, thread %u at %s:%d",
                                    block->index[0], block->index[1], block->index[2], first->index, first->file, first->line,
                                    t->index, t->file, t->line);
         }
@@ -60,7 +62,8 @@ void tern_emu_named_sync(int id, int threads, int wait, const char *file, int li
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_thread *self = machine->current;
     if (id < 0 || id >= TERN_EMU_BARRIERS || threads <= 0 || threads % 32 != 0 || threads > (int)machine->block_threads) {
-        tern_emu_machine_fault(machine, "named barrier %d for %d threads in a block of %zu", id, threads, machine->block_threads);
+        tern_emu_machine_fault(machine, "named barrier %d for %d threads in a block of %zu", id, threads,
+                               machine->block_threads);
     }
     machine->progress++;
     if (wait) {
@@ -91,7 +94,8 @@ void tern_emu_cluster_barrier(const char *file, int line) {
     tern_emu_machine_wait(machine);
 }
 
-/* ---- warps --------------------------------------------------------------------------------------------------------------------- */
+/* ---- warps
+ * --------------------------------------------------------------------------------------------------------------------- */
 static unsigned warp_lanes(const struct tern_emu_machine *machine, const struct tern_emu_thread *t) {
     size_t left = machine->block_threads - (t->index & ~31u);
     return left < 32 ? (unsigned)left : 32u;
@@ -128,7 +132,8 @@ static void finish_collective(struct tern_emu_thread *warp, uint32_t mask, size_
 }
 
 /* True if every lane of the mask waits in this collective; a lane at another call with an overlapping mask is a fault. */
-static bool collective_complete(struct tern_emu_machine *machine, struct tern_emu_thread *warp, const struct tern_emu_thread *self) {
+static bool collective_complete(struct tern_emu_machine *machine, struct tern_emu_thread *warp,
+                                const struct tern_emu_thread *self) {
     for (unsigned lane = 0; lane < 32; lane++) {
         const struct tern_emu_thread *t = &warp[lane];
         if (!(self->mask >> lane & 1u)) {
@@ -143,8 +148,8 @@ static bool collective_complete(struct tern_emu_machine *machine, struct tern_em
         }
         if (t->mask != self->mask || t->bytes != self->bytes || !same_site(t, self)) {
             tern_emu_machine_fault(machine, "divergent warp: lane %u is at %s:%d (mask %08x), lane %u at %s:%d (mask %08x)",
-                                   t->index & 31u, t->file, t->line, (unsigned)t->mask, self->index & 31u, self->file, self->line,
-                                   (unsigned)self->mask);
+                                   t->index & 31u, t->file, t->line, (unsigned)t->mask, self->index & 31u, self->file,
+                                   self->line, (unsigned)self->mask);
         }
     }
     return true;
@@ -158,8 +163,8 @@ void tern_emu_collective(uint32_t mask, const void *value, size_t bytes, void *a
         mask &= (1u << lanes) - 1u;
     }
     if (!(mask >> (self->index & 31u) & 1u) || bytes > TERN_EMU_EXCHANGE_BYTES) {
-        tern_emu_machine_fault(machine, "warp collective at %s:%d: mask %08x without the calling lane, or %zu bytes a lane", file,
-                               line, (unsigned)mask, bytes);
+        tern_emu_machine_fault(machine, "warp collective at %s:%d: mask %08x without the calling lane, or %zu bytes a lane",
+                               file, line, (unsigned)mask, bytes);
     }
     arrive(machine, TERN_EMU_AT_COLLECTIVE, file, line);
     self->mask = mask;
@@ -173,18 +178,22 @@ void tern_emu_collective(uint32_t mask, const void *value, size_t bytes, void *a
     tern_emu_machine_wait(machine);
 }
 
-/* ---- deadlock ------------------------------------------------------------------------------------------------------------------ */
+/* ---- deadlock
+ * ------------------------------------------------------------------------------------------------------------------ */
 static const char *const state_texts[] = {
-    [TERN_EMU_READY] = "spin (mbarrier or flag)", [TERN_EMU_AT_BARRIER] = "wait at the barrier",
-    [TERN_EMU_AT_CLUSTER] = "wait at the cluster barrier", [TERN_EMU_AT_COLLECTIVE] = "wait in the warp collective",
+    [TERN_EMU_READY] = "spin (mbarrier or flag)",
+    [TERN_EMU_AT_BARRIER] = "wait at the barrier",
+    [TERN_EMU_AT_CLUSTER] = "wait at the cluster barrier",
+    [TERN_EMU_AT_COLLECTIVE] = "wait in the warp collective",
     [TERN_EMU_DONE] = "exited",
 };
 
 void tern_emu_describe_deadlock(struct tern_emu_machine *machine) {
     char *out = machine->fault;
     const struct tern_emu_block *block = machine->threads[0].block;
-    size_t used = (size_t)snprintf(out, sizeof machine->fault, "divergent barrier or deadlock in block %u,%u,%u:",
-                                   block->index[0], block->index[1], block->index[2]);
+    size_t used =
+        (size_t)snprintf(out, sizeof machine->fault, "divergent barrier or deadlock in block %u,%u,%u:", block->index[0],
+                         block->index[1], block->index[2]);
     for (size_t i = 0; i < machine->thread_count && used + 200 < sizeof machine->fault;) {
         const struct tern_emu_thread *t = &machine->threads[i]; /* a run of threads in the same state at the same place */
         bool sited = t->state != TERN_EMU_DONE && t->state != TERN_EMU_READY;
@@ -193,8 +202,8 @@ void tern_emu_describe_deadlock(struct tern_emu_machine *machine) {
                (!sited || same_site(t, &machine->threads[end]))) {
             end++;
         }
-        used += (size_t)snprintf(out + used, sizeof machine->fault - used, "%s threads %zu-%zu %s", i == 0 ? "" : ",", i, end - 1,
-                                 state_texts[t->state]);
+        used += (size_t)snprintf(out + used, sizeof machine->fault - used, "%s threads %zu-%zu %s", i == 0 ? "" : ",", i,
+                                 end - 1, state_texts[t->state]);
         if (sited && used + 200 < sizeof machine->fault) {
             used += (size_t)snprintf(out + used, sizeof machine->fault - used, " at %.120s:%d", t->file, t->line);
         }

@@ -17,7 +17,8 @@ enum tern_status tern_fiber_stacks_create(struct tern_fiber_stacks *stacks, size
     size_t stride = page + (stack_bytes + page - 1) / page * page;
     uint8_t *base = mmap(NULL, count * stride, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
-        return tern_error_set(err, TERN_MISSING, "no memory for %zu emulated threads of %zu bytes of stack", count, stack_bytes);
+        return tern_error_set(err, TERN_MISSING, "no memory for %zu emulated threads of %zu bytes of stack", count,
+                              stack_bytes);
     }
     for (size_t i = 0; i < count; i++) {
         (void)mprotect(base + i * stride, page, PROT_NONE); /* a missing fence only weakens a diagnosis */
@@ -39,7 +40,8 @@ int tern_fiber_is_overflow(const struct tern_fiber_stacks *stacks, const void *a
            offset % stacks->stride < (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- the switch ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the switch
+ * ---------------------------------------------------------------------------------------------------------------- */
 #if defined(__x86_64__)
 void tern_fiber_swap(void **save_sp, void *load_sp);
 /* Callee-saved registers and the floating-point control words; the return address is on the stack already. */
@@ -55,7 +57,7 @@ __asm__(".text\n.p2align 4\n.globl tern_fiber_swap\n.hidden tern_fiber_swap\n.ty
 static void fiber_frame(struct tern_fiber *fiber, void (*run)(void)) {
     uintptr_t top = ((uintptr_t)fiber->stack + fiber->stack_bytes) & ~(uintptr_t)63;
     void **sp = (void **)top;
-    *--sp = NULL;            /* return address of `run`: none; leaves sp = 8 mod 16 at its entry */
+    *--sp = NULL; /* return address of `run`: none; leaves sp = 8 mod 16 at its entry */
     *--sp = (void *)run;
     for (int i = 0; i < 6; i++) {
         *--sp = NULL;
@@ -66,7 +68,9 @@ static void fiber_frame(struct tern_fiber *fiber, void (*run)(void)) {
     fiber->sp = sp;
 }
 
-static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) { tern_fiber_swap(&from->sp, to->sp); }
+static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) {
+    tern_fiber_swap(&from->sp, to->sp);
+}
 
 #elif defined(__aarch64__)
 void tern_fiber_swap(void **save_sp, void *load_sp);
@@ -89,7 +93,9 @@ static void fiber_frame(struct tern_fiber *fiber, void (*run)(void)) {
     fiber->sp = sp;
 }
 
-static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) { tern_fiber_swap(&from->sp, to->sp); }
+static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) {
+    tern_fiber_swap(&from->sp, to->sp);
+}
 
 #else
 /* sp holds a ucontext_t of its own, kept for the life of the fiber's owner; slow (two system calls), but portable. */
@@ -109,10 +115,13 @@ static void fiber_frame(struct tern_fiber *fiber, void (*run)(void)) {
     makecontext(context, run, 0);
 }
 
-static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) { swapcontext(fiber_context(from), to->sp); }
+static void fiber_swap(struct tern_fiber *from, struct tern_fiber *to) {
+    swapcontext(fiber_context(from), to->sp);
+}
 #endif
 
-/* ---- sanitizer ----------------------------------------------------------------------------------------------------------------- */
+/* ---- sanitizer
+ * ----------------------------------------------------------------------------------------------------------------- */
 /* Looked up at run time: the sanitizer may be in the program or only in a kernel's object with the library preloaded. */
 struct fiber_annotations {
     void (*start)(void **fake_stack, const void *bottom, size_t bytes);

@@ -10,10 +10,10 @@
 
 /* A place to switch to: saved registers on a stack. */
 struct tern_fiber {
-    void *sp;           /* saved stack pointer, or a ucontext_t where there is no assembly for the machine */
-    uint8_t *stack;     /* lowest usable byte; NULL for the stack of the caller */
+    void *sp;       /* saved stack pointer, or a ucontext_t where there is no assembly for the machine */
+    uint8_t *stack; /* lowest usable byte; NULL for the stack of the caller */
     size_t stack_bytes;
-    void *fake_stack;   /* ASan's */
+    void *fake_stack; /* ASan's */
 };
 
 /* Stacks of `count` fibers in one mapping, each above an inaccessible page. */

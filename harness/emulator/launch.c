@@ -1,4 +1,5 @@
-/* A launch on the emulated machine: every cluster of the grid in turn, shared memory poisoned in between, faults put into words. */
+/* A launch on the emulated machine: every cluster of the grid in turn, shared memory poisoned in between, faults put into
+ * words. */
 #include "emulator/machine.h"
 
 #include "core/str.h"
@@ -18,16 +19,23 @@ static void report_fault(const char *what) {
     tern_emu_machine_fault(tern_emu_running, "%s (thread %u of block %u,%u,%u)", what, t->index, t->block->index[0],
                            t->block->index[1], t->block->index[2]);
 }
-static void yield(void) { tern_emu_machine_wait(tern_emu_running); }
-static int cluster_rank(void) { return tern_emu_running->current->block->rank; }
-static int cluster_size(void) { return tern_emu_running->cluster; }
+static void yield(void) {
+    tern_emu_machine_wait(tern_emu_running);
+}
+static int cluster_rank(void) {
+    return tern_emu_running->current->block->rank;
+}
+static int cluster_size(void) {
+    return tern_emu_running->cluster;
+}
 
 static void *cluster_map(void *shared, int rank) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_region *mine = &machine->current->block->shared;
     size_t offset = (size_t)((uint8_t *)shared - mine->data);
     if (rank < 0 || rank >= machine->cluster || offset > mine->bytes) {
-        tern_emu_machine_fault(machine, "cluster address: rank %d of %d, or not in dynamic shared memory", rank, machine->cluster);
+        tern_emu_machine_fault(machine, "cluster address: rank %d of %d, or not in dynamic shared memory", rank,
+                               machine->cluster);
     }
     return machine->blocks[rank].shared.data + offset;
 }
@@ -57,8 +65,9 @@ const struct tern_emu_services tern_emu_service_table = {
 static enum tern_status check_geometry(const struct tern_emu_machine *machine, const struct tern_emu_geometry *g,
                                        struct tern_error *err) {
     if (g->block < 1 || g->block > TERN_EMU_MAX_THREADS || g->cluster < 1 || g->cluster > TERN_EMU_MAX_CLUSTER ||
-        g->block * g->cluster > TERN_EMU_MAX_THREADS || g->grid[0] % g->cluster != 0) {
-        return tern_error_set(err, TERN_FAILED, "launch of %lld threads a block, clusters of %lld, grid %lld is not possible here",
+        g->grid[0] % g->cluster != 0) {
+        return tern_error_set(err, TERN_FAILED,
+                              "launch of %lld threads a block, clusters of %lld, grid %lld is not possible here",
                               (long long)g->block, (long long)g->cluster, (long long)g->grid[0]);
     }
     for (int i = 0; i < 3; i++) {
@@ -84,7 +93,9 @@ static void poison_shared(struct tern_emu_machine *machine) {
 }
 
 static const char *signal_text(int signal) {
-    return signal == SIGFPE ? "arithmetic fault (division by zero)" : signal == SIGILL ? "illegal instruction" : "invalid address";
+    return signal == SIGFPE   ? "arithmetic fault (division by zero)"
+           : signal == SIGILL ? "illegal instruction"
+                              : "invalid address";
 }
 
 /* Appends what the faulting address is near to: shared memory or a stack. Global buffers are known to the backend. */
@@ -94,10 +105,12 @@ static void describe_signal(struct tern_emu_machine *machine, const struct tern_
         tern_str_copy(where, sizeof where, "stack overflow of the emulated thread");
     }
     for (int i = 0; i < machine->cluster && where[0] == '\0'; i++) {
-        tern_emu_region_describe(&machine->blocks[i].shared, "dynamic shared memory", machine->fault_address, where, sizeof where);
+        tern_emu_region_describe(&machine->blocks[i].shared, "dynamic shared memory", machine->fault_address, where,
+                                 sizeof where);
     }
-    tern_str_format(machine->fault, sizeof machine->fault, "%s%s%s (thread %u of block %u,%u,%u)", signal_text(machine->signal),
-                    where[0] != '\0' ? ": " : "", where, t->index, t->block->index[0], t->block->index[1], t->block->index[2]);
+    tern_str_format(machine->fault, sizeof machine->fault, "%s%s%s (thread %u of block %u,%u,%u)",
+                    signal_text(machine->signal), where[0] != '\0' ? ": " : "", where, t->index, t->block->index[0],
+                    t->block->index[1], t->block->index[2]);
 }
 
 static bool run_cluster(struct tern_emu_machine *machine) {
@@ -106,7 +119,8 @@ static bool run_cluster(struct tern_emu_machine *machine) {
         return false;
     }
     for (int i = 0; i < machine->cluster; i++) {
-        if (!tern_emu_region_check(&machine->blocks[i].shared, "dynamic shared memory", machine->fault, sizeof machine->fault)) {
+        if (!tern_emu_region_check(&machine->blocks[i].shared, "dynamic shared memory", machine->fault,
+                                   sizeof machine->fault)) {
             return false;
         }
     }
@@ -157,6 +171,7 @@ enum tern_status tern_emu_machine_launch(struct tern_emu_machine *machine, const
         return status;
     }
     set_state(machine, geometry);
+    status = tern_emu_machine_reserve(machine, err);
     for (int i = 0; i < machine->cluster && status == TERN_OK; i++) {
         machine->blocks[i].rank = i;
         status = tern_emu_region_create(&machine->blocks[i].shared, geometry->shared_bytes, 1024, err);

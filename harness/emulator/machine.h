@@ -14,13 +14,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_EMU_BARRIERS 16   /* named barriers of a block; 0 is __syncthreads */
-#define TERN_EMU_MAX_THREADS 1024
+#define TERN_EMU_BARRIERS    16   /* named barriers of a block; 0 is __syncthreads */
+#define TERN_EMU_MAX_THREADS 1024 /* of a block */
 #define TERN_EMU_MAX_CLUSTER 16
 
 enum tern_emu_order { TERN_EMU_FORWARD, TERN_EMU_REVERSE, TERN_EMU_SHUFFLED };
 
-enum tern_emu_thread_state { TERN_EMU_READY, TERN_EMU_AT_BARRIER, TERN_EMU_AT_CLUSTER, TERN_EMU_AT_COLLECTIVE, TERN_EMU_DONE };
+enum tern_emu_thread_state {
+    TERN_EMU_READY,
+    TERN_EMU_AT_BARRIER,
+    TERN_EMU_AT_CLUSTER,
+    TERN_EMU_AT_COLLECTIVE,
+    TERN_EMU_DONE
+};
 
 struct tern_emu_copy { /* one cp.async */
     void *to;
@@ -33,17 +39,17 @@ struct tern_emu_thread {
     struct tern_fiber fiber;
     enum tern_emu_thread_state state;
     struct tern_emu_block *block;
-    unsigned index;        /* within the block */
-    const char *file;      /* site of the barrier or collective where it waits, or last waited */
+    unsigned index;   /* within the block */
+    const char *file; /* site of the barrier or collective where it waits, or last waited */
     int line, barrier;
-    int predicate_sum;     /* result of the last block barrier */
-    uint32_t mask;         /* collective: participants */
-    const void *value;     /* collective: this lane's value, on its own stack */
-    void *all;             /* collective: where the 32 values go */
+    int predicate_sum; /* result of the last block barrier */
+    uint32_t mask;     /* collective: participants */
+    const void *value; /* collective: this lane's value, on its own stack */
+    void *all;         /* collective: where the 32 values go */
     size_t bytes;
     struct tern_emu_copy *copies; /* pending cp.async in order of issue */
     size_t copy_count, copy_capacity;
-    int64_t open_group;    /* commits so far */
+    int64_t open_group; /* commits so far */
 };
 
 struct tern_emu_block {
@@ -67,24 +73,25 @@ struct tern_emu_machine {
     enum tern_emu_order order;
     uint64_t seed;
     struct tern_random random;
-    struct tern_fiber_stacks stacks;
+    size_t stack_bytes;
+    struct tern_fiber_stacks stacks; /* grown to the largest cluster seen */
     struct tern_fiber scheduler;
     struct tern_emu_thread *threads; /* of all blocks of the cluster */
     size_t thread_count, block_threads;
-    unsigned *turn;                  /* permutation of threads: who runs when in a pass */
+    unsigned *turn; /* permutation of threads: who runs when in a pass */
     struct tern_emu_block blocks[TERN_EMU_MAX_CLUSTER];
     int cluster, cluster_arrived;
     struct tern_emu_thread *current; /* NULL while the host runs */
     struct tern_emu_bulk *bulk;
     size_t bulk_count, bulk_capacity;
-    uint64_t progress;               /* arrivals and exits so far: what yields alone do not change */
+    uint64_t progress; /* arrivals and exits so far: what yields alone do not change */
     size_t done;
-    struct tern_emu_state *state;    /* of the loaded kernel */
+    struct tern_emu_state *state; /* of the loaded kernel */
     void (*entry)(struct tern_args);
     const struct tern_args *args;
     bool faulted;
     char fault[768];
-    int signal;                      /* of a hardware fault, else 0 */
+    int signal; /* of a hardware fault, else 0 */
     const void *fault_address;
 };
 
@@ -93,7 +100,9 @@ extern _Thread_local struct tern_emu_machine *tern_emu_running;
 extern const struct tern_emu_services tern_emu_service_table;
 
 /* block.c */
-enum tern_status tern_emu_machine_create(struct tern_emu_machine *machine, size_t stack_bytes, struct tern_error *err);
+void tern_emu_machine_create(struct tern_emu_machine *machine, size_t stack_bytes);
+/* Makes room for machine->thread_count threads. */
+enum tern_status tern_emu_machine_reserve(struct tern_emu_machine *machine, struct tern_error *err);
 void tern_emu_machine_free(struct tern_emu_machine *machine);
 /* Runs the cluster in machine->blocks to its end; false: machine->fault says why not. */
 bool tern_emu_machine_run_cluster(struct tern_emu_machine *machine);

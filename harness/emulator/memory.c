@@ -8,13 +8,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+static size_t page_bytes(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
 
 /* Depends on the address, so that a copied guard does not pass. */
-static uint8_t guard_byte(const uint8_t *at) { return (uint8_t)(0xA5u ^ (unsigned)((uintptr_t)at * 29u & 0x7Fu)); }
+static uint8_t guard_byte(const uint8_t *at) {
+    return (uint8_t)(0xA5u ^ (unsigned)((uintptr_t)at * 29u & 0x7Fu));
+}
 
-static uint8_t *usable_begin(const struct tern_emu_region *region) { return region->map + page_bytes(); }
-static uint8_t *usable_end(const struct tern_emu_region *region) { return region->map + region->map_bytes - page_bytes(); }
+static uint8_t *usable_begin(const struct tern_emu_region *region) {
+    return region->map + page_bytes();
+}
+static uint8_t *usable_end(const struct tern_emu_region *region) {
+    return region->map + region->map_bytes - page_bytes();
+}
 
 static void fill_guard(uint8_t *from, uint8_t *to) {
     for (uint8_t *at = from; at < to; at++) {
@@ -37,8 +45,8 @@ enum tern_status tern_emu_region_create(struct tern_emu_region *region, size_t b
     size_t page = page_bytes(), room = (bytes + align - 1) / align * align;
     size_t usable = (room + page - 1) / page * page;
     size_t total = usable + 2 * page;
-    uint8_t *map = bytes > SIZE_MAX / 2 ? MAP_FAILED
-                                        : mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *map =
+        bytes > SIZE_MAX / 2 ? MAP_FAILED : mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         return tern_error_set(err, TERN_MISSING, "out of emulated device memory: %zu bytes", bytes);
     }
@@ -68,10 +76,11 @@ void tern_emu_region_free(struct tern_emu_region *region) {
 /* Where `at` lies, in words. */
 static void describe(const struct tern_emu_region *region, const char *what, const uint8_t *at, char *out, size_t size) {
     if (at < region->data) {
-        tern_str_format(out, size, "%zu bytes before the start of %s of %zu bytes", (size_t)(region->data - at), what, region->bytes);
-    } else if (at >= region->data + region->bytes) {
-        tern_str_format(out, size, "%zu bytes behind the end of %s of %zu bytes", (size_t)(at - region->data - region->bytes), what,
+        tern_str_format(out, size, "%zu bytes before the start of %s of %zu bytes", (size_t)(region->data - at), what,
                         region->bytes);
+    } else if (at >= region->data + region->bytes) {
+        tern_str_format(out, size, "%zu bytes behind the end of %s of %zu bytes",
+                        (size_t)(at - region->data - region->bytes), what, region->bytes);
     } else {
         tern_str_format(out, size, "byte %zu of %s of %zu bytes", (size_t)(at - region->data), what, region->bytes);
     }
@@ -105,7 +114,8 @@ void tern_emu_region_repair(struct tern_emu_region *region) {
     }
 }
 
-bool tern_emu_region_describe(const struct tern_emu_region *region, const char *what, const void *address, char *out, size_t size) {
+bool tern_emu_region_describe(const struct tern_emu_region *region, const char *what, const void *address, char *out,
+                              size_t size) {
     const uint8_t *at = address;
     if (at < region->map || at >= region->map + region->map_bytes) {
         return false;

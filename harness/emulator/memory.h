@@ -23,6 +23,7 @@ bool tern_emu_region_check(const struct tern_emu_region *region, const char *wha
 /* Writes the guard bytes anew after a damage was reported. */
 void tern_emu_region_repair(struct tern_emu_region *region);
 /* If `address` lies within the region's mapping, says where relative to the buffer and returns true. */
-bool tern_emu_region_describe(const struct tern_emu_region *region, const char *what, const void *address, char *out, size_t size);
+bool tern_emu_region_describe(const struct tern_emu_region *region, const char *what, const void *address, char *out,
+                              size_t size);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_EMU_VERSION 1
+#define TERN_EMU_VERSION        1
 #define TERN_EMU_EXCHANGE_BYTES 512 /* largest value of one lane in a collective */
 
 struct tern_emu_services {

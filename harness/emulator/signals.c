@@ -1,5 +1,5 @@
-/* Hardware faults of device code: a handler on its own stack leaves the faulting fiber for the scheduler, which ends the launch.
- * Faults of the host program itself go to whoever handled them before. */
+/* Hardware faults of device code: a handler on its own stack leaves the faulting fiber for the scheduler, which ends the
+ * launch. Faults of the host program itself go to whoever handled them before. */
 #include "emulator/machine.h"
 
 #include "core/str.h"

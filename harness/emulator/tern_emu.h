@@ -1,7 +1,7 @@
-/* The emulator's services to device code compiled for the CPU: one fiber a CUDA thread, one cluster (mostly one block) at a time.
- * Device headers (templates/include/tern) build their CPU bodies on these few calls; TERN_EMULATOR is defined there.
- * threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __syncwarp, shuffles, votes, atomics, half types and static shared memory
- * come from the shim (shim.h) that is put in front of every kernel; it also defines the functions below. */
+/* The emulator's services to device code compiled for the CPU: one fiber a CUDA thread, one cluster (mostly one block) at a
+ * time. Device headers (templates/include/tern) build their CPU bodies on these few calls; TERN_EMULATOR is defined there.
+ * threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __syncwarp, shuffles, votes, atomics, half types and static shared
+ * memory come from the shim (shim.h) that is put in front of every kernel; it also defines the functions below. */
 #ifndef TERN_EMULATOR_TERN_EMU_H
 #define TERN_EMULATOR_TERN_EMU_H
 
@@ -25,8 +25,9 @@ void tern_emu_fault(const char *what);
 /* Yields to other fibers: for spin loops of device code (flags in global memory). */
 void tern_emu_yield(void);
 
-/* cp.async of one thread: the destination turns into poison now and gets the bytes (valid_bytes of `from`, zeros behind) only at
- * the wait that covers the copy, so that a missing wait shows. Commit ends a group; wait leaves the newest `pending` groups. */
+/* cp.async of one thread: the destination turns into poison now and gets the bytes (valid_bytes of `from`, zeros behind)
+ * only at the wait that covers the copy, so that a missing wait shows. Commit ends a group; wait leaves the newest `pending`
+ * groups. */
 void tern_emu_async_copy(void *to, const void *from, size_t bytes, size_t valid_bytes);
 void tern_emu_async_commit(void);
 void tern_emu_async_wait(int pending);
@@ -38,7 +39,8 @@ void tern_emu_mbarrier_arrive_expect(void *barrier, int64_t bytes); /* arrive.ex
 void tern_emu_mbarrier_expect(void *barrier, int64_t bytes);        /* expect_tx alone */
 int tern_emu_mbarrier_test(void *barrier, int parity);
 void tern_emu_mbarrier_wait(void *barrier, int parity);
-/* cp.async.bulk global -> shared: 16-byte aligned addresses and size. Arrives as late as possible: when every thread waits. */
+/* cp.async.bulk global -> shared: 16-byte aligned addresses and size. Arrives as late as possible: when every thread waits.
+ */
 void tern_emu_bulk_copy(void *to, const void *from, size_t bytes, void *barrier);
 
 /* bar.sync / bar.arrive of barrier `id` (0..15) for `threads` threads of the block, a multiple of 32. */

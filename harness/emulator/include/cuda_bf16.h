@@ -5,7 +5,9 @@
 
 #include "cuda_fp16.h"
 
-static inline float tern_emu_bf16_to_float(unsigned short b) { return __uint_as_float((unsigned)b << 16); }
+static inline float tern_emu_bf16_to_float(unsigned short b) {
+    return __uint_as_float((unsigned)b << 16);
+}
 static inline unsigned short tern_emu_bf16_from_float(float value) {
     unsigned bits = __float_as_uint(value);
     if (value != value) {
@@ -31,17 +33,39 @@ static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short v) {
     r.__x = v;
     return r;
 }
-static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 v) { return v.__x; }
-static inline float __bfloat162float(__nv_bfloat16 v) { return tern_emu_bf16_to_float(v.__x); }
-static inline __nv_bfloat16 __float2bfloat16(float v) { return __nv_bfloat16(v); }
-static inline __nv_bfloat16 __float2bfloat16_rn(float v) { return __nv_bfloat16(v); }
-static inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return __nv_bfloat162(__nv_bfloat16(a), __nv_bfloat16(b)); }
-static inline __nv_bfloat162 __float2bfloat162_rn(float a) { return __floats2bfloat162_rn(a, a); }
-static inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat162(a, b); }
-static inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return __nv_bfloat162(a, a); }
-static inline float2 __bfloat1622float2(__nv_bfloat162 a) { return float2{(float)a.x, (float)a.y}; }
-static inline float __low2float(__nv_bfloat162 a) { return (float)a.x; }
-static inline float __high2float(__nv_bfloat162 a) { return (float)a.y; }
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 v) {
+    return v.__x;
+}
+static inline float __bfloat162float(__nv_bfloat16 v) {
+    return tern_emu_bf16_to_float(v.__x);
+}
+static inline __nv_bfloat16 __float2bfloat16(float v) {
+    return __nv_bfloat16(v);
+}
+static inline __nv_bfloat16 __float2bfloat16_rn(float v) {
+    return __nv_bfloat16(v);
+}
+static inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
+    return __nv_bfloat162(__nv_bfloat16(a), __nv_bfloat16(b));
+}
+static inline __nv_bfloat162 __float2bfloat162_rn(float a) {
+    return __floats2bfloat162_rn(a, a);
+}
+static inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
+    return __nv_bfloat162(a, b);
+}
+static inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) {
+    return __nv_bfloat162(a, a);
+}
+static inline float2 __bfloat1622float2(__nv_bfloat162 a) {
+    return float2{(float)a.x, (float)a.y};
+}
+static inline float __low2float(__nv_bfloat162 a) {
+    return (float)a.x;
+}
+static inline float __high2float(__nv_bfloat162 a) {
+    return (float)a.y;
+}
 
 /* A sum of two bf16 may need more bits than binary32 has; binary64 and round-to-odd give one rounding. */
 static inline __nv_bfloat16 __hadd(__nv_bfloat16 a, __nv_bfloat16 b) {
@@ -50,13 +74,15 @@ static inline __nv_bfloat16 __hadd(__nv_bfloat16 a, __nv_bfloat16 b) {
 static inline __nv_bfloat16 __hsub(__nv_bfloat16 a, __nv_bfloat16 b) {
     return __nv_bfloat16(tern_emu_odd(tern_emu_fma_odd((float)b, -1.0f, (float)a)));
 }
-static inline __nv_bfloat16 __hmul(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16((float)a * (float)b); }
+static inline __nv_bfloat16 __hmul(__nv_bfloat16 a, __nv_bfloat16 b) {
+    return __nv_bfloat16((float)a * (float)b);
+}
 static inline __nv_bfloat16 __hfma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
     return __nv_bfloat16(tern_emu_odd(tern_emu_fma_odd((float)a, (float)b, (float)c)));
 }
-#define TERN_EMU_BF162(name, scalar)                                                                                               \
-    static inline __nv_bfloat162 name(__nv_bfloat162 a, __nv_bfloat162 b) {                                                        \
-        return __nv_bfloat162(scalar(a.x, b.x), scalar(a.y, b.y));                                                                 \
+#define TERN_EMU_BF162(name, scalar)                                                                                        \
+    static inline __nv_bfloat162 name(__nv_bfloat162 a, __nv_bfloat162 b) {                                                 \
+        return __nv_bfloat162(scalar(a.x, b.x), scalar(a.y, b.y));                                                          \
     }
 TERN_EMU_BF162(__hadd2, __hadd)
 TERN_EMU_BF162(__hsub2, __hsub)

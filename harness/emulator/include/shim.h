@@ -1,6 +1,6 @@
-/* CUDA C++ for g++: put in front (-include) of every kernel that the emulator compiles. Keywords, coordinates, barriers, warp
- * collectives and the services of tern_emu.h; vectors, arithmetic and atomics come from the headers included at the end.
- * Device code sees this file only; the host side of each call is harness/emulator/block.c and async.c. */
+/* CUDA C++ for g++: put in front (-include) of every kernel that the emulator compiles. Keywords, coordinates, barriers,
+ * warp collectives and the services of tern_emu.h; vectors, arithmetic and atomics come from the headers included at the
+ * end. Device code sees this file only; the host side of each call is harness/emulator/block.c and async.c. */
 #ifndef TERN_EMULATOR_SHIM_H
 #define TERN_EMULATOR_SHIM_H
 
@@ -14,12 +14,12 @@
 
 #define __device__
 #define __host__
-#define __global__ __attribute__((visibility("default")))
+#define __global__      __attribute__((visibility("default")))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __cluster_dims__(...)
-#define __constant__ static
+#define __constant__     static
 #define __align__(bytes) __attribute__((aligned(bytes)))
 /* Static shared memory: one section, so that the host can poison it between blocks. */
 #define __shared__ static __attribute__((section("tern_shared")))
@@ -39,7 +39,9 @@ extern "C" {
 inline void tern_emu_exchange(const void *value, size_t bytes, void *all) {
     TERN_EMU_CALL collective(0xFFFFFFFFu, value, bytes, all, "warp exchange", (int)bytes);
 }
-inline int tern_emu_lane(void) { return (int)(tern_emu_state.thread[0] & 31u); }
+inline int tern_emu_lane(void) {
+    return (int)(tern_emu_state.thread[0] & 31u);
+}
 inline void *tern_emu_dynamic_shared(void) {
     size_t bytes;
     return TERN_EMU_CALL dynamic_shared(&bytes);
@@ -49,28 +51,60 @@ inline size_t tern_emu_dynamic_shared_bytes(void) {
     TERN_EMU_CALL dynamic_shared(&bytes);
     return bytes;
 }
-inline void tern_emu_fault(const char *what) { TERN_EMU_CALL fault(what); }
-inline void tern_emu_yield(void) { TERN_EMU_CALL yield(); }
+inline void tern_emu_fault(const char *what) {
+    TERN_EMU_CALL fault(what);
+}
+inline void tern_emu_yield(void) {
+    TERN_EMU_CALL yield();
+}
 inline void tern_emu_async_copy(void *to, const void *from, size_t bytes, size_t valid_bytes) {
     TERN_EMU_CALL async_copy(to, from, bytes, valid_bytes);
 }
-inline void tern_emu_async_commit(void) { TERN_EMU_CALL async_commit(); }
-inline void tern_emu_async_wait(int pending) { TERN_EMU_CALL async_wait(pending); }
-inline void tern_emu_mbarrier_init(void *barrier, int count) { TERN_EMU_CALL mbarrier_init(barrier, count); }
-inline void tern_emu_mbarrier_arrive(void *barrier) { TERN_EMU_CALL mbarrier_arrive(barrier, 1, 0); }
-inline void tern_emu_mbarrier_arrive_expect(void *barrier, int64_t bytes) { TERN_EMU_CALL mbarrier_arrive(barrier, 1, bytes); }
-inline void tern_emu_mbarrier_expect(void *barrier, int64_t bytes) { TERN_EMU_CALL mbarrier_arrive(barrier, 0, bytes); }
-inline int tern_emu_mbarrier_test(void *barrier, int parity) { return TERN_EMU_CALL mbarrier_test(barrier, parity); }
-inline void tern_emu_mbarrier_wait(void *barrier, int parity) { TERN_EMU_CALL mbarrier_wait(barrier, parity); }
+inline void tern_emu_async_commit(void) {
+    TERN_EMU_CALL async_commit();
+}
+inline void tern_emu_async_wait(int pending) {
+    TERN_EMU_CALL async_wait(pending);
+}
+inline void tern_emu_mbarrier_init(void *barrier, int count) {
+    TERN_EMU_CALL mbarrier_init(barrier, count);
+}
+inline void tern_emu_mbarrier_arrive(void *barrier) {
+    TERN_EMU_CALL mbarrier_arrive(barrier, 1, 0);
+}
+inline void tern_emu_mbarrier_arrive_expect(void *barrier, int64_t bytes) {
+    TERN_EMU_CALL mbarrier_arrive(barrier, 1, bytes);
+}
+inline void tern_emu_mbarrier_expect(void *barrier, int64_t bytes) {
+    TERN_EMU_CALL mbarrier_arrive(barrier, 0, bytes);
+}
+inline int tern_emu_mbarrier_test(void *barrier, int parity) {
+    return TERN_EMU_CALL mbarrier_test(barrier, parity);
+}
+inline void tern_emu_mbarrier_wait(void *barrier, int parity) {
+    TERN_EMU_CALL mbarrier_wait(barrier, parity);
+}
 inline void tern_emu_bulk_copy(void *to, const void *from, size_t bytes, void *barrier) {
     TERN_EMU_CALL bulk_copy(to, from, bytes, barrier);
 }
-inline void tern_emu_barrier_sync(int id, int threads) { TERN_EMU_CALL named_sync(id, threads, 1, "bar.sync", id); }
-inline void tern_emu_barrier_arrive(int id, int threads) { TERN_EMU_CALL named_sync(id, threads, 0, "bar.arrive", id); }
-inline int tern_emu_cluster_rank(void) { return TERN_EMU_CALL cluster_rank(); }
-inline int tern_emu_cluster_size(void) { return TERN_EMU_CALL cluster_size(); }
-inline void *tern_emu_cluster_map(void *shared, int rank) { return TERN_EMU_CALL cluster_map(shared, rank); }
-inline void tern_emu_cluster_sync(void) { TERN_EMU_CALL cluster_sync("cluster barrier", 0); }
+inline void tern_emu_barrier_sync(int id, int threads) {
+    TERN_EMU_CALL named_sync(id, threads, 1, "bar.sync", id);
+}
+inline void tern_emu_barrier_arrive(int id, int threads) {
+    TERN_EMU_CALL named_sync(id, threads, 0, "bar.arrive", id);
+}
+inline int tern_emu_cluster_rank(void) {
+    return TERN_EMU_CALL cluster_rank();
+}
+inline int tern_emu_cluster_size(void) {
+    return TERN_EMU_CALL cluster_size();
+}
+inline void *tern_emu_cluster_map(void *shared, int rank) {
+    return TERN_EMU_CALL cluster_map(shared, rank);
+}
+inline void tern_emu_cluster_sync(void) {
+    TERN_EMU_CALL cluster_sync("cluster barrier", 0);
+}
 }
 /* Runs at dlopen: tells the host what the object holds. */
 __attribute__((constructor)) static void tern_emu_describe(void) {
@@ -81,33 +115,62 @@ __attribute__((constructor)) static void tern_emu_describe(void) {
 
 #include "tern_emu_vector.h"
 
-/* ---- coordinates ------------------------------------------------------------------------------------------------------------ */
-static inline uint3 tern_emu_uint3(const unsigned *v) { return uint3{v[0], v[1], v[2]}; }
+/* ---- coordinates
+ * ------------------------------------------------------------------------------------------------------------ */
+static inline uint3 tern_emu_uint3(const unsigned *v) {
+    return uint3{v[0], v[1], v[2]};
+}
 #define threadIdx (tern_emu_uint3(tern_emu_state.thread))
 #define blockIdx  (tern_emu_uint3(tern_emu_state.block))
 #define blockDim  (tern_emu_uint3(tern_emu_state.block_dim))
 #define gridDim   (tern_emu_uint3(tern_emu_state.grid_dim))
 static const int warpSize = 32;
 
-/* ---- barriers ----------------------------------------------------------------------------------------------------------------- */
-static inline void __syncthreads(TERN_EMU_SITE) { TERN_EMU_CALL block_sync(0, file, line); }
-static inline int __syncthreads_count(int p, TERN_EMU_SITE) { return TERN_EMU_CALL block_sync(p != 0, file, line); }
-static inline int __syncthreads_or(int p, TERN_EMU_SITE) { return TERN_EMU_CALL block_sync(p != 0, file, line) > 0; }
-static inline int __syncthreads_and(int p, TERN_EMU_SITE) { return TERN_EMU_CALL block_sync(p == 0, file, line) == 0; }
+/* ---- barriers
+ * ----------------------------------------------------------------------------------------------------------------- */
+static inline void __syncthreads(TERN_EMU_SITE) {
+    TERN_EMU_CALL block_sync(0, file, line);
+}
+static inline int __syncthreads_count(int p, TERN_EMU_SITE) {
+    return TERN_EMU_CALL block_sync(p != 0, file, line);
+}
+static inline int __syncthreads_or(int p, TERN_EMU_SITE) {
+    return TERN_EMU_CALL block_sync(p != 0, file, line) > 0;
+}
+static inline int __syncthreads_and(int p, TERN_EMU_SITE) {
+    return TERN_EMU_CALL block_sync(p == 0, file, line) == 0;
+}
 static inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, TERN_EMU_SITE) {
     TERN_EMU_CALL collective(mask, nullptr, 0, nullptr, file, line);
 }
-static inline void __threadfence(void) { __asm__ volatile("" ::: "memory"); }
-static inline void __threadfence_block(void) { __asm__ volatile("" ::: "memory"); }
-static inline void __threadfence_system(void) { __asm__ volatile("" ::: "memory"); }
-static inline void __nanosleep(unsigned) { tern_emu_yield(); }
-static inline void __trap(void) { tern_emu_fault("__trap()"); }
-static inline long long clock64(void) { return 0; } /* no time exists here */
-static inline int clock(void) { return 0; }
+static inline void __threadfence(void) {
+    __asm__ volatile("" ::: "memory");
+}
+static inline void __threadfence_block(void) {
+    __asm__ volatile("" ::: "memory");
+}
+static inline void __threadfence_system(void) {
+    __asm__ volatile("" ::: "memory");
+}
+static inline void __nanosleep(unsigned) {
+    tern_emu_yield();
+}
+static inline void __trap(void) {
+    tern_emu_fault("__trap()");
+}
+static inline long long clock64(void) {
+    return 0;
+} /* no time exists here */
+static inline int clock(void) {
+    return 0;
+}
 #define assert(condition) ((condition) ? (void)0 : tern_emu_fault("assertion failed: " #condition))
 
-/* ---- warp collectives --------------------------------------------------------------------------------------------------------- */
-static inline unsigned __activemask(void) { return TERN_EMU_CALL active_mask(); }
+/* ---- warp collectives
+ * --------------------------------------------------------------------------------------------------------- */
+static inline unsigned __activemask(void) {
+    return TERN_EMU_CALL active_mask();
+}
 
 template <typename T> static inline T tern_emu_pick(unsigned mask, T value, int source, const char *file, int line) {
     T all[32];
@@ -142,8 +205,12 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate, TERN_EMU_SITE
     }
     return bits & mask;
 }
-static inline int __any_sync(unsigned mask, int p, TERN_EMU_SITE) { return __ballot_sync(mask, p, file, line) != 0; }
-static inline int __all_sync(unsigned mask, int p, TERN_EMU_SITE) { return __ballot_sync(mask, p, file, line) == mask; }
+static inline int __any_sync(unsigned mask, int p, TERN_EMU_SITE) {
+    return __ballot_sync(mask, p, file, line) != 0;
+}
+static inline int __all_sync(unsigned mask, int p, TERN_EMU_SITE) {
+    return __ballot_sync(mask, p, file, line) == mask;
+}
 template <typename T> static inline T tern_emu_reduce(unsigned mask, T value, T (*op)(T, T), const char *file, int line) {
     T all[32], result = value;
     TERN_EMU_CALL collective(mask, &value, sizeof(T), all, file, line);
@@ -155,13 +222,16 @@ template <typename T> static inline T tern_emu_reduce(unsigned mask, T value, T 
     return result;
 }
 template <typename T> static inline T __reduce_add_sync(unsigned mask, T value, TERN_EMU_SITE) {
-    return tern_emu_reduce<T>(mask, value, [](T a, T b) { return (T)((unsigned)a + (unsigned)b); }, file, line);
+    return tern_emu_reduce<T>(
+        mask, value, [](T a, T b) { return (T)((unsigned)a + (unsigned)b); }, file, line);
 }
 template <typename T> static inline T __reduce_max_sync(unsigned mask, T value, TERN_EMU_SITE) {
-    return tern_emu_reduce<T>(mask, value, [](T a, T b) { return a > b ? a : b; }, file, line);
+    return tern_emu_reduce<T>(
+        mask, value, [](T a, T b) { return a > b ? a : b; }, file, line);
 }
 template <typename T> static inline T __reduce_min_sync(unsigned mask, T value, TERN_EMU_SITE) {
-    return tern_emu_reduce<T>(mask, value, [](T a, T b) { return a < b ? a : b; }, file, line);
+    return tern_emu_reduce<T>(
+        mask, value, [](T a, T b) { return a < b ? a : b; }, file, line);
 }
 
 #include "tern_emu_math.h"

@@ -1,14 +1,14 @@
-/* Atomics: plain memory operations, since one fiber runs at a time. Each yields first, so that spin loops on them make progress and
- * threads interleave at them. */
+/* Atomics: plain memory operations, since one fiber runs at a time. Each yields first, so that spin loops on them make
+ * progress and threads interleave at them. */
 #ifndef TERN_EMULATOR_ATOMIC_H
 #define TERN_EMULATOR_ATOMIC_H
 
-#define TERN_EMU_ATOMIC(name, expression)                                                                                          \
-    template <typename T> static inline T name(T *address, T value) {                                                              \
-        tern_emu_yield();                                                                                                          \
-        T old = *(volatile T *)address;                                                                                            \
-        *(volatile T *)address = (T)(expression);                                                                                  \
-        return old;                                                                                                                \
+#define TERN_EMU_ATOMIC(name, expression)                                                                                   \
+    template <typename T> static inline T name(T *address, T value) {                                                       \
+        tern_emu_yield();                                                                                                   \
+        T old = *(volatile T *)address;                                                                                     \
+        *(volatile T *)address = (T)(expression);                                                                           \
+        return old;                                                                                                         \
     }
 TERN_EMU_ATOMIC(atomicAdd, old + value)
 TERN_EMU_ATOMIC(atomicSub, old - value)
@@ -33,8 +33,12 @@ template <typename T> static inline T atomicCAS(T *address, T compare, T value) 
     return old;
 }
 /* Callers mix int literals with unsigned addresses, as CUDA's overloads allow. */
-static inline unsigned atomicAdd(unsigned *address, int value) { return atomicAdd(address, (unsigned)value); }
-static inline unsigned atomicExch(unsigned *address, int value) { return atomicExch(address, (unsigned)value); }
+static inline unsigned atomicAdd(unsigned *address, int value) {
+    return atomicAdd(address, (unsigned)value);
+}
+static inline unsigned atomicExch(unsigned *address, int value) {
+    return atomicExch(address, (unsigned)value);
+}
 static inline unsigned atomicCAS(unsigned *address, int compare, int value) {
     return atomicCAS(address, (unsigned)compare, (unsigned)value);
 }

@@ -2,21 +2,27 @@
 #ifndef TERN_EMULATOR_VECTOR_H
 #define TERN_EMULATOR_VECTOR_H
 
-#define TERN_EMU_VECTOR2(name, type, align)                                                                                        \
-    struct alignas(align) name {                                                                                                   \
-        type x, y;                                                                                                                 \
-    };                                                                                                                             \
-    static inline name make_##name(type x, type y) { return name{x, y}; }
-#define TERN_EMU_VECTOR3(name, type)                                                                                               \
-    struct name {                                                                                                                  \
-        type x, y, z;                                                                                                              \
-    };                                                                                                                             \
-    static inline name make_##name(type x, type y, type z) { return name{x, y, z}; }
-#define TERN_EMU_VECTOR4(name, type, align)                                                                                        \
-    struct alignas(align) name {                                                                                                   \
-        type x, y, z, w;                                                                                                           \
-    };                                                                                                                             \
-    static inline name make_##name(type x, type y, type z, type w) { return name{x, y, z, w}; }
+#define TERN_EMU_VECTOR2(name, type, align)                                                                                 \
+    struct alignas(align) name {                                                                                            \
+        type x, y;                                                                                                          \
+    };                                                                                                                      \
+    static inline name make_##name(type x, type y) {                                                                        \
+        return name{x, y};                                                                                                  \
+    }
+#define TERN_EMU_VECTOR3(name, type)                                                                                        \
+    struct name {                                                                                                           \
+        type x, y, z;                                                                                                       \
+    };                                                                                                                      \
+    static inline name make_##name(type x, type y, type z) {                                                                \
+        return name{x, y, z};                                                                                               \
+    }
+#define TERN_EMU_VECTOR4(name, type, align)                                                                                 \
+    struct alignas(align) name {                                                                                            \
+        type x, y, z, w;                                                                                                    \
+    };                                                                                                                      \
+    static inline name make_##name(type x, type y, type z, type w) {                                                        \
+        return name{x, y, z, w};                                                                                            \
+    }
 
 TERN_EMU_VECTOR2(char2, signed char, 2)
 TERN_EMU_VECTOR4(char4, signed char, 4)

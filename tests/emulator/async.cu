@@ -1,0 +1,70 @@
+// Emulator tests of asynchronous copies: cp.async with and without its wait, mbarriers with bulk copies, clusters.
+#include "tern/abi.h"
+#include "tern/memory.cuh"
+
+static __device__ void copy_rows(struct tern_args args, bool wait) {
+    TERN_SHARED_DYNAMIC(shared);
+    int i = threadIdx.x;
+    tern_cp_async<16>(shared + 16 * i, (const char *)args.x + 16 * i, i != 7);
+    tern_cp_async_commit();
+    if (wait)
+        tern_cp_async_wait<0>();
+    __syncthreads();
+    ((uint4 *)args.y)[i] = tern_shared_load_16(shared + 16 * ((i + 1) % 32));
+}
+extern "C" __global__ void async_good(struct tern_args args) { copy_rows(args, true); }
+extern "C" __global__ void async_no_wait(struct tern_args args) { copy_rows(args, false); }
+
+// Two groups; waiting for all but the newest must deliver the first only.
+extern "C" __global__ void async_groups(struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    unsigned *y = (unsigned *)args.y;
+    for (int g = 0; g < 2; g++) {
+        tern_cp_async<4>(shared + 4 * g, (const char *)args.x + 4 * g, true);
+        tern_cp_async_commit();
+    }
+    tern_cp_async_wait<1>();
+    y[0] = ((volatile unsigned *)shared)[0];
+    y[1] = ((volatile unsigned *)shared)[1];
+    tern_cp_async_wait<0>();
+    y[2] = ((volatile unsigned *)shared)[1];
+}
+
+static __device__ void bulk(struct tern_args args, bool wait) {
+    TERN_SHARED_DYNAMIC(shared);
+    void *barrier = shared + 1024;
+    if (threadIdx.x == 0)
+        tern_emu_mbarrier_init(barrier, 1);
+    __syncthreads();
+    for (int round = 0; round < 2; round++) {
+        if (threadIdx.x == 0) {
+            tern_emu_mbarrier_arrive_expect(barrier, 512);
+            for (int half = 0; half < 2; half++)
+                tern_emu_bulk_copy(shared + 256 * half, (const char *)args.x + 512 * round + 256 * half, 256, barrier);
+        }
+        if (wait)
+            tern_emu_mbarrier_wait(barrier, round);
+        else
+            __syncthreads();
+        ((uint4 *)args.y)[32 * round + threadIdx.x] = tern_shared_load_16(shared + 16 * threadIdx.x);
+        __syncthreads();
+    }
+}
+extern "C" __global__ void async_bulk(struct tern_args args) { bulk(args, true); }
+extern "C" __global__ void async_bulk_no_wait(struct tern_args args) { bulk(args, false); }
+extern "C" __global__ void async_no_init(struct tern_args) { tern_emu_mbarrier_wait(tern_emu_dynamic_shared(), 0); }
+extern "C" __global__ void async_never(struct tern_args) {
+    if (threadIdx.x == 0)
+        tern_emu_mbarrier_init(tern_emu_dynamic_shared(), 1);
+    __syncthreads();
+    tern_emu_mbarrier_wait(tern_emu_dynamic_shared(), 0); // nobody arrives
+}
+
+// Blocks of a cluster write into the next one's shared memory.
+extern "C" __global__ void async_cluster(struct tern_args args) {
+    int rank = tern_emu_cluster_rank(), size = tern_emu_cluster_size();
+    int *mine = (int *)tern_emu_dynamic_shared(), *next = (int *)tern_emu_cluster_map(mine, (rank + 1) % size);
+    next[threadIdx.x] = 1000 * (int)blockIdx.x + (int)threadIdx.x;
+    tern_emu_cluster_sync();
+    ((int *)args.y)[blockIdx.x * blockDim.x + threadIdx.x] = mine[threadIdx.x];
+}
