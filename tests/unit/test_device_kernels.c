@@ -1,0 +1,257 @@
+/* Tests of the fixed device code (kernels/) on the CPU emulator: dequantisation, reference GEMM and comparison against the
+ * host's own. The same source runs on the GPU in tests/gpu/test_device.c. */
+#include "core/file.h"
+#include "core/half.h"
+#include "device/backend.h"
+#include "device/compiler.h"
+#include "device/fixed_kernels.h"
+#include "formats/layout.h"
+#include "verify/guard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A kernel of kernels/ on the emulator. The emulator passes struct tern_args; entries that take another struct get a wrapper
+ * that finds it in args.workspace. */
+struct emulated {
+    void *context, *module, *function;
+    char path[PATH_MAX];
+};
+
+static char *read_kernel(const char *file) {
+    char path[PATH_MAX], *text = NULL;
+    size_t length = 0;
+    struct tern_error err = {0};
+    assert_int_equal(tern_file_home_path(file, path, sizeof path, &err), TERN_OK);
+    assert_int_equal(tern_file_read(path, &text, &length, &err), TERN_OK);
+    return text;
+}
+
+static void emulate(struct emulated *e, const char *file, const char *macros, const char *wrapper, const char *entry) {
+    static const char include[] = "#include \"kernels.h\"";
+    struct tern_str source = {0}, log = {0};
+    struct tern_error err = {0};
+    int ok = 0;
+    char *text = read_kernel(file);
+    const char *at = text ? strstr(text, include) : NULL;
+    assert_non_null(at);
+    tern_str_printf(&source, "%s\n%.*s#include \"../kernels/kernels.h\"\n%s\n", macros, (int)(at - text), text,
+                    at + sizeof include - 1);
+    if (wrapper)
+        tern_str_append(&source, wrapper);
+    tern_str_format(e->path, sizeof e->path, "/tmp/tern-test-%ld-%s.so", (long)getpid(), entry);
+    assert_int_equal(tern_emu_compile(tern_str_text(&source), file, e->path, 0, &log, &ok, &err), TERN_OK);
+    if (!ok)
+        fail_msg("%s: %s", file, tern_str_text(&log));
+    assert_int_equal(tern_backend_emu.open(0, &e->context, &err), TERN_OK);
+    if (tern_backend_emu.module_load(e->context, e->path, strlen(e->path), entry, 0, &e->module, &e->function, &err) !=
+        TERN_OK)
+        fail_msg("%s", err.text);
+    free(text);
+    tern_str_free(&source);
+    tern_str_free(&log);
+}
+
+static void end(struct emulated *e) {
+    char source[PATH_MAX + 8];
+    tern_backend_emu.module_unload(e->context, e->module);
+    tern_backend_emu.close(e->context);
+    tern_str_format(source, sizeof source, "%s.cu", e->path);
+    unlink(source);
+    unlink(e->path);
+}
+
+/* A buffer of the emulator with a copy of `from`, or full of poison. */
+static void *put(struct emulated *e, const void *from, size_t bytes) {
+    void *to = NULL;
+    struct tern_error err = {0};
+    assert_int_equal(tern_backend_emu.alloc(e->context, bytes, &to, &err), TERN_OK);
+    if (from)
+        assert_int_equal(tern_backend_emu.upload(e->context, to, from, bytes, &err), TERN_OK);
+    else
+        assert_int_equal(tern_backend_emu.fill(e->context, to, TERN_POISON_WORD, bytes, &err), TERN_OK);
+    return to;
+}
+
+static void get(struct emulated *e, void *to, const void *from, size_t bytes) {
+    struct tern_error err = {0};
+    assert_int_equal(tern_backend_emu.download(e->context, to, from, bytes, &err), TERN_OK);
+}
+
+static void launch(struct emulated *e, int64_t grid_x, int64_t grid_y, const struct tern_args *args) {
+    struct tern_launch l = {.function = e->function, .grid = {grid_x, grid_y, 1}, .block = 256, .cluster = 1, .args = *args};
+    struct tern_error err = {0};
+    if (tern_backend_emu.launch(e->context, &l, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+}
+
+static void check_dequantise(const char *name, int64_t n, int64_t k) {
+    struct tern_format format;
+    struct tern_weights weights;
+    struct tern_packed packed;
+    struct tern_error err = {0};
+    struct emulated e;
+    char macros[96];
+    assert_int_equal(tern_format_parse(name, &format, &err), TERN_OK);
+    assert_int_equal(tern_weights_random(&format, n, k, 7, &weights, &err), TERN_OK);
+    assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &weights, &packed, &err), TERN_OK);
+    tern_str_format(macros, sizeof macros, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d", format.bits,
+                    !format.sym, format.zero);
+    emulate(&e, "kernels/dequantise.cu", macros, NULL, "tern_dequantise");
+    size_t bytes = (size_t)(n * k) * sizeof(uint16_t);
+    struct tern_args args = {.codes = put(&e, packed.codes, (size_t)packed.code_bytes),
+                             .scales = put(&e, packed.scales, (size_t)packed.scale_bytes),
+                             .zeros = packed.zero_bytes ? put(&e, packed.zeros, (size_t)packed.zero_bytes) : NULL,
+                             .y = put(&e, NULL, bytes),
+                             .n = n,
+                             .k = k,
+                             .groups = weights.groups,
+                             .group_size = tern_format_group_size(&format, k)};
+    int64_t tiles = (n + 15) / 16 * ((k + 127) / 128);
+    launch(&e, (tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, &args);
+    uint16_t *w = malloc(bytes);
+    assert_non_null(w);
+    get(&e, w, args.y, bytes);
+    for (int64_t row = 0; row < n; row++)
+        for (int64_t col = 0; col < k; col++)
+            if (tern_half_to_float(w[row * k + col]) !=
+                tern_half_to_float(tern_half_from_double(tern_weights_value(&weights, row, col))))
+                fail_msg("%s: weight (%d,%d) is %04x", name, (int)row, (int)col, w[row * k + col]);
+    free(w);
+    end(&e);
+    tern_packed_free(&packed);
+    tern_weights_free(&weights);
+}
+
+static void dequantise_is_exact(void **state) {
+    (void)state;
+    check_dequantise("ternary-g128", 40, 288); /* half a row tile, a quarter of a k tile, a short last group */
+    check_dequantise("gptq3-g32-asym", 24, 160);
+    check_dequantise("gptq4-g128-asym", 16, 256);
+    check_dequantise("gptq8-channel", 8, 96);
+}
+
+#define M 5
+#define N 72 /* more than a tile of 64 */
+#define K 96
+
+static void reference_agrees_with_the_host(void **state) {
+    static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
+                                  " tern_reference(*(const tern_reference_args *)a.workspace); }\n";
+    struct tern_format format;
+    struct tern_weights w;
+    struct tern_error err = {0};
+    struct emulated e;
+    uint16_t x[M * K];
+    double ref[M * N], scale[M * N], got[M * N];
+    float got_scale[M * N];
+    int64_t index[N];
+    (void)state;
+    for (int i = 0; i < N; i++)
+        index[i] = i;
+    assert_int_equal(tern_format_parse("gptq4-g32-asym", &format, &err), TERN_OK);
+    assert_int_equal(tern_weights_random(&format, N, K, 3, &w, &err), TERN_OK);
+    tern_activations_random(M, K, 3, x);
+    tern_reference_compute(&w, x, index, M, index, N, ref, scale);
+    emulate(&e, "kernels/reference.cu", "#include \"tern/abi.h\"", wrapper, "wrapped");
+    struct tern_reference_args a = {.x = put(&e, x, sizeof x),
+                                    .codes = put(&e, w.codes, N * K),
+                                    .scales = put(&e, w.scales, (size_t)w.groups * N * 2),
+                                    .zeros = put(&e, w.zeros, (size_t)w.groups * N),
+                                    .y_ref = put(&e, NULL, sizeof got),
+                                    .bound_scale = put(&e, NULL, sizeof got_scale),
+                                    .m = M,
+                                    .n = N,
+                                    .k = K,
+                                    .group_size = 32};
+    struct tern_args args = {.workspace = put(&e, &a, sizeof a)};
+    launch(&e, 2, 1, &args);
+    get(&e, got, a.y_ref, sizeof got);
+    get(&e, got_scale, a.bound_scale, sizeof got_scale);
+    for (int i = 0; i < M * N; i++) {
+        assert_true(fabs(got[i] - ref[i]) <= 1e-14 * scale[i]);
+        assert_true(fabs((double)got_scale[i] - scale[i]) <= 1e-5 * scale[i]);
+    }
+    end(&e);
+    tern_weights_free(&w);
+}
+
+/* Runs the comparison of y with ref; bound of exact weights, K = 1024. */
+static struct tern_compare_result compare(struct emulated *e, const uint16_t *y, const double *ref, const float *scale,
+                                          int64_t count) {
+    struct tern_bound bound;
+    struct tern_compare_result result = {.first = ~0ull};
+    tern_reference_bound(1024, TERN_EXACT_WEIGHTS, &bound);
+    struct tern_compare_args a = {.y = put(e, y, (size_t)count * sizeof *y),
+                                  .y_ref = put(e, ref, (size_t)count * sizeof *ref),
+                                  .bound_scale = put(e, scale, (size_t)count * sizeof *scale),
+                                  .result = put(e, &result, sizeof result),
+                                  .count = count,
+                                  .rounding = bound.rounding,
+                                  .subnormal = bound.subnormal,
+                                  .of_ref = bound.of_ref,
+                                  .of_scale = bound.of_scale};
+    struct tern_args args = {.workspace = put(e, &a, sizeof a)};
+    launch(e, 2, 1, &args);
+    get(e, &result, a.result, sizeof result);
+    return result;
+}
+
+static void comparison_finds_what_the_host_finds(void **state) {
+    static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
+                                  " tern_compare(*(const tern_compare_args *)a.workspace); }\n";
+    /* The shim has the float functions only. */
+    static const char host_maths[] = "#define fabs __builtin_fabs\n#define isinf __builtin_isinf\n"
+                                     "#define signbit __builtin_signbit\n#include \"tern/abi.h\"";
+    enum { COUNT = 1200 };
+    uint16_t y[COUNT];
+    double ref[COUNT], wide[COUNT];
+    float scale[COUNT];
+    int64_t row = 0, cols[COUNT];
+    struct emulated e;
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        cols[i] = i;
+        ref[i] = (i - 600) * 0.37;
+        scale[i] = (float)(fabs(ref[i]) + 8);
+        wide[i] = (double)scale[i];
+        y[i] = tern_half_from_double(ref[i]);
+    }
+    emulate(&e, "kernels/compare.cu", host_maths, wrapper, "wrapped");
+    struct tern_compare_result good = compare(&e, y, ref, scale, COUNT);
+    assert_int_equal(good.checked, COUNT);
+    assert_int_equal(good.mismatches, 0);
+    assert_int_equal(good.poisoned, 0);
+    assert_true(good.first == ~0ull);
+    y[1100] = 0xFFFF;                                         /* poison, a NaN */
+    y[700] = (uint16_t)(y[700] + 8);                          /* a planted error */
+    y[3] = 0x7c00;                                            /* infinity where none may be */
+    ref[9] = 70000, wide[9] = scale[9] = 7e4f, y[9] = 0x7c00; /* infinity where it is right */
+    struct tern_compare_result bad = compare(&e, y, ref, scale, COUNT);
+    struct tern_mismatch host = {0};
+    assert_false(tern_reference_compare(y, COUNT, &row, 1, cols, COUNT, ref, wide, 1024, TERN_EXACT_WEIGHTS, &host));
+    assert_int_equal(host.count, 3);
+    assert_int_equal(bad.mismatches, host.count);
+    assert_int_equal(bad.checked, COUNT);
+    assert_int_equal(bad.first, host.col);
+    assert_int_equal(bad.first, 3);
+    assert_int_equal(bad.poisoned, 1);
+    assert_int_equal(bad.worst_bits, 0x7f800000);
+    end(&e);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dequantise_is_exact),
+        cmocka_unit_test(reference_agrees_with_the_host),
+        cmocka_unit_test(comparison_finds_what_the_host_finds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
