@@ -37,6 +37,7 @@ struct tern_compare_args {
  * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1) and TERN_ZERO (zero point when not asym). Grid ceil(tiles / 8) with tiles =
  * ceil(n/16) * ceil(k/128), block 256: one warp a tile. */
 #define TERN_DEQUANTISE_WARPS 8
+#define TERN_DEQUANTISE_LAYOUT "frag16x128"
 
 /* control.cu, `tern_control`: out[i] = i stepped `steps` times by a fixed linear congruence. Proves that the device still
  * computes. */

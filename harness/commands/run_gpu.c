@@ -5,9 +5,10 @@
 #include "core/str.h"
 #include "worker/reply.h"
 
-#define PREPARE_TIMEOUT_S 180.0 /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more   \
-                                 */
-#define MAX_DEATHS_IN_A_ROW 8   /* by then it is the device, not a candidate */
+#define PREPARE_TIMEOUT_S                                                                                                   \
+    180.0                     /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more     \
+                               */
+#define MAX_DEATHS_IN_A_ROW 8 /* by then it is the device, not a candidate */
 
 /* Index of the first problem of p's (format, layer). */
 static size_t first_of(const struct run *run, const struct run_problem *p) {

@@ -160,7 +160,7 @@ static json_t *candidate_request(const char *what, const struct run *run, const 
                                  double best_us) {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
                      build->row.params, "format", run->shapes.formats[build->format].name, "cubin", build->row.cubin_hash,
-                     "m", (json_int_t)m, "best_us", best_us);
+                     "m", (json_int_t)m, "best_us", isfinite(best_us) ? best_us : 0.0); /* JSON has no infinity */
 }
 
 /* Small odd shapes, once for each build: a candidate that fails there never meets a real problem. */

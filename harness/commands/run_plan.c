@@ -83,9 +83,16 @@ struct emulation {
 static json_t *emulate_request(void *user, size_t index) {
     const struct emulation *em = user;
     const struct run_build *b = &em->run->builds[em->builds[index]];
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s}", "do", "emulate", "template", b->row.template_name, "params",
-                     b->row.params, "format", b->row.format, "seed", (json_int_t)em->run->options.seed, "cache",
-                     em->run->options.cache);
+    struct tern_str source = {0};
+    struct tern_error err;
+    if (tern_run_source(em->run, b, &source, &err) != TERN_OK)
+        tern_str_printf(&source, "\n#error \"%s\"\n", err.text); /* becomes this build's compiler log */
+    json_t *message =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "do", "emulate", "gpu", em->run->options.gpu, "template",
+                  b->row.template_name, "params", b->row.params, "format", b->row.format, "key", b->row.key, "source",
+                  tern_str_text(&source), "seed", (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
+    tern_str_free(&source);
+    return message;
 }
 
 static void emulate_done(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {

@@ -2,8 +2,8 @@
  *
  * Request {"do": "compile", "source", "name", "arch", "entry", "include", "cache"} answers
  *   {"ok": bool, "cubin": hash, "bytes", "registers", "static_smem", "spill", "log", "seconds"}.
- * Request {"do": "emulate", "template", "params", "format", "seed", "cache"} answers {"outcome": name, "detail": text}.
- * What is no fault of the candidate answers {"status": n, "error": text, "hint": text}. */
+ * Request {"do": "emulate", "gpu", "template", "params", "format", "key", "source", "seed", "cache"} answers {"outcome":
+ * name, "detail": text}. What is no fault of the candidate answers {"status": n, "error": text, "hint": text}. */
 #ifndef TERN_WORKER_COMPILE_H
 #define TERN_WORKER_COMPILE_H
 

@@ -1,0 +1,80 @@
+/* GPU worker: one request after the other on one device. See gpu.h for the messages. */
+#include "worker/gpu.h"
+
+#include "worker/gpu_session.h"
+#include "worker/process.h"
+#include "worker/reply.h"
+
+#include <string.h>
+
+static json_t *hello(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    if (gpu_session_hello(s, request, &err) != TERN_OK)
+        return tern_reply_error(&err);
+    const struct tern_device_info *i = &s->info;
+    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:i}", "name", i->name, "uuid", i->uuid, "driver",
+                     i->driver_name, "cc", i->cc, "sms", (json_int_t)i->sms, "l2_bytes", (json_int_t)i->l2_bytes,
+                     "memory_bytes", (json_int_t)i->memory_bytes, "smem_block_bytes", (json_int_t)i->smem_block_bytes,
+                     "driver_version", i->driver_version);
+}
+
+static json_t *prepare(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    if (gpu_session_prepare(s, request, &err) != TERN_OK)
+        return tern_reply_error(&err);
+    return json_pack("{s:I, s:I}", "copies", (json_int_t)s->layer.packs[0].copies, "bytes",
+                     (json_int_t)s->layer.packs[0].stride);
+}
+
+static json_t *settle(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    struct tern_clocks clocks;
+    if (tern_cuda_settle(s->context, tern_message_real(request, "seconds", 3.0), &err) != TERN_OK)
+        return tern_reply_error(&err);
+    tern_cuda_clocks(s->context, &clocks);
+    return json_pack("{s:i}", "sm_mhz", clocks.sm_mhz);
+}
+
+static json_t *answer(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    const char *what = tern_message_text(request, "do");
+    if (strcmp(what, "hello") == 0)
+        return hello(s, request);
+    if (!s->context)
+        tern_error_set(&err, TERN_INTERNAL, "a GPU worker was asked to '%s' before hello", what);
+    else if (strcmp(what, "prepare") == 0)
+        return prepare(s, request);
+    else if (strcmp(what, "settle") == 0)
+        return settle(s, request);
+    else if (strcmp(what, "check") == 0)
+        return gpu_check(s, request);
+    else if (!s->layer.ready)
+        tern_error_set(&err, TERN_INTERNAL, "a GPU worker was asked to '%s' before prepare", what);
+    else if (strcmp(what, "trial") == 0)
+        return gpu_trial(s, request);
+    else if (strcmp(what, "final") == 0)
+        return gpu_final(s, request);
+    else
+        tern_error_set(&err, TERN_INTERNAL, "a GPU worker cannot '%s'", what);
+    return tern_reply_error(&err);
+}
+
+int tern_gpu_worker(void) {
+    struct gpu_session session;
+    memset(&session, 0, sizeof session);
+    while (!session.sticky) {
+        json_t *request = NULL;
+        if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
+            break; /* the parent is done, or gone */
+        json_t *reply = answer(&session, request);
+        if (session.sticky)
+            json_object_set_new(reply, "sticky", json_true());
+        enum tern_message_status sent = tern_message_send(TERN_WORKER_FD, reply);
+        json_decref(request);
+        json_decref(reply);
+        if (sent != TERN_MESSAGE_OK)
+            break;
+    }
+    gpu_session_close(&session);
+    return 0;
+}

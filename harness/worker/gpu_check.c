@@ -1,0 +1,53 @@
+/* Check of a candidate on small odd shapes against the host's FP64 reference, before it meets a real problem. */
+#include "worker/gpu_session.h"
+
+#include "core/str.h"
+#include "worker/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_SHAPES 5 /* cheapest of the odd shapes that the candidate serves */
+
+static struct tern_check_bench *find_bench(struct gpu_session *s, const struct tern_format *format, const char *layout) {
+    for (size_t i = 0; i < s->bench_count; i++)
+        if (strcmp(s->benches[i].format, format->name) == 0 && strcmp(tern_layout_name(s->benches[i].layout), layout) == 0)
+            return s->benches[i].bench;
+    const struct tern_layout *found = tern_layout_find(layout);
+    if (s->bench_count == GPU_MAX_BENCHES || !found)
+        return NULL;
+    struct gpu_bench *made = &s->benches[s->bench_count++];
+    tern_str_copy(made->format, sizeof made->format, format->name);
+    made->layout = found;
+    made->bench = tern_check_bench_create(s->backend, s->context, format, found, (uint64_t)s->seed);
+    return made->bench;
+}
+
+json_t *gpu_check(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    struct tern_format format;
+    struct tern_candidate candidate;
+    struct tern_check_result result;
+    struct tern_check_bench *bench = NULL;
+    void *image = NULL;
+    size_t bytes = 0;
+    int64_t shapes = 0;
+    bool found = false;
+    enum tern_status status = gpu_candidate(s, request, &candidate, &err);
+    if (status == TERN_OK)
+        status = tern_format_parse(tern_message_text(request, "format"), &format, &err);
+    if (status == TERN_OK)
+        status = tern_cache_get(s->cache, tern_message_text(request, "cubin"), &image, &bytes, &found, &err);
+    if (status == TERN_OK && !found)
+        status = tern_error_set(&err, TERN_INTERNAL, "cubin %s is not in the cache", tern_message_text(request, "cubin"));
+    if (status == TERN_OK && !(bench = find_bench(s, &format, candidate.tmpl->layout)))
+        status = tern_error_set(&err, TERN_INTERNAL, "no check problems for layout '%s'", candidate.tmpl->layout);
+    if (status == TERN_OK)
+        status = tern_check_candidate(bench, &candidate, image, bytes, s->info.sms, &s->gpu, CHECK_SHAPES, &result, &shapes,
+                                      &err);
+    free(image);
+    if (status != TERN_OK)
+        return tern_reply_error(&err);
+    s->sticky = result.sticky;
+    return tern_reply_outcome(result.outcome, result.detail);
+}

@@ -1,0 +1,115 @@
+/* State of a GPU worker: the open device and the layer it has prepared. Shared by the gpu*.c files of this folder only. */
+#ifndef TERN_WORKER_GPU_SESSION_H
+#define TERN_WORKER_GPU_SESSION_H
+
+#include "config/template.h"
+#include "device/backend.h"
+#include "device/cuda_timing.h"
+#include "device/fixed_kernels.h"
+#include "formats/layout.h"
+#include "space/grid.h"
+#include "store/cache.h"
+#include "worker/check.h"
+
+#include <jansson.h>
+
+#define GPU_MAX_PACKS   8
+#define GPU_MAX_BENCHES 32
+
+/* Device memory with guard bytes in front and behind; `at` is what kernels see. */
+struct gpu_guarded {
+    void *base, *at;
+    int64_t bytes;
+};
+
+/* Packed weights in one layout, in enough copies to be cold. */
+struct gpu_pack {
+    const struct tern_layout *layout;
+    size_t copies;
+    void *weights;                     /* copies * stride: codes, scales, zeros, each 256-byte aligned */
+    int64_t stride, scale_at, zero_at; /* bytes */
+};
+
+/* One (format, N, K): weights, x, y, FP64 reference; packed when a candidate of a layout first comes. */
+struct gpu_layer {
+    bool ready;
+    struct tern_weights weights; /* canonical, on the host */
+    int64_t m_max;
+    struct gpu_pack packs[GPU_MAX_PACKS];
+    size_t pack_count;
+    void *x, *y_ref, *bound_scale;
+    struct gpu_guarded y, workspace; /* workspace grows on demand */
+    void *dense;                     /* FP16 weights for the baselines: dense_copies * N*K, cold as well */
+    size_t dense_copies;
+};
+
+/* Check problems of one (format, layout), kept for the hundreds of candidates that share them. */
+struct gpu_bench {
+    char format[40];
+    const struct tern_layout *layout;
+    struct tern_check_bench *bench;
+};
+
+struct gpu_session {
+    const struct tern_backend *backend;
+    void *context; /* NULL until hello */
+    struct tern_device_info info;
+    struct tern_template *templates;
+    size_t template_count;
+    struct tern_cache *cache;
+    struct tern_fixed *fixed;
+    struct gpu_bench benches[GPU_MAX_BENCHES];
+    size_t bench_count;
+    struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
+    struct gpu_layer layer;
+    int64_t seed;
+    bool sticky; /* the context is lost: answer and end */
+};
+
+/* A candidate loaded for the prepared layer at one M. */
+struct gpu_kernel {
+    struct tern_candidate candidate;
+    const struct gpu_pack *pack;
+    void *module, *function;
+    struct tern_geometry geometry;
+    bool rounded; /* weights are rounded to binary16 (verify/reference.h) */
+};
+
+enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err);
+enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *request, struct tern_error *err);
+void gpu_session_close(struct gpu_session *s);
+
+/* Candidate named by a request's "template" and "params". */
+enum tern_status gpu_candidate(struct gpu_session *s, const json_t *request, struct tern_candidate *c,
+                               struct tern_error *err);
+/* Loads a request's cubin for the layer at m. A refusal of the driver is TERN_FAILED (an outcome), a missing cubin
+ * TERN_INTERNAL. */
+enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
+                                 struct tern_error *err);
+void gpu_kernel_unload(struct gpu_session *s, struct gpu_kernel *kernel);
+/* Launch of the kernel on weight copy `copy`. */
+struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, size_t copy);
+
+/* The layer's weights in a layout, packed and uploaded when first asked for. */
+enum tern_status gpu_pack(struct gpu_session *s, const char *layout, const struct gpu_pack **pack, struct tern_error *err);
+/* Arguments of a launch on weight copy `copy`. */
+struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pack *pack, int64_t m, size_t copy);
+
+/* Guard bytes: fill after allocation, compare after use. */
+enum tern_status gpu_guarded_alloc(struct gpu_session *s, int64_t bytes, struct gpu_guarded *g, struct tern_error *err);
+void gpu_guarded_free(struct gpu_session *s, struct gpu_guarded *g);
+enum tern_status gpu_guarded_check(struct gpu_session *s, const struct gpu_guarded *g, bool *intact, struct tern_error *err);
+
+/* How many launches a graph holds: every copy once, and enough that no sample is shorter than the clock can see. */
+size_t gpu_graph_launches(size_t copies, double expected_us);
+
+/* gpu_trial.c: launches once on poisoned memory and compares every element of y with the reference, and the guards. Sets
+ * *outcome and detail; s->sticky after a fault. An error is one of the machine. */
+enum tern_status gpu_verify(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, enum tern_outcome *outcome,
+                            char *detail, size_t size, struct tern_error *err);
+
+json_t *gpu_trial(struct gpu_session *s, const json_t *request);
+json_t *gpu_final(struct gpu_session *s, const json_t *request);
+json_t *gpu_check(struct gpu_session *s, const json_t *request);
+
+#endif
