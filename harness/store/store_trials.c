@@ -100,10 +100,11 @@ static enum tern_status mark_interrupted(struct tern_store *s, const char *now, 
 }
 
 static enum tern_status quarantine_repeaters(struct tern_store *s, const char *now, struct tern_error *err) {
+    /* With max(id), SQLite takes the bare column `detail` from that row. */
     static const char sql[] = "INSERT OR IGNORE INTO quarantine (device, problem, build, reason, since)"
-                              " SELECT device, problem, build, count(*) || ' crashes, last: ' ||"
-                              " (SELECT detail FROM trial l WHERE l.id = max(t.id)), ?"
-                              " FROM trial t WHERE outcome = 'crash' GROUP BY device, problem, build HAVING count(*) >= 2";
+                              " SELECT device, problem, build, crashes || ' crashes, last: ' || detail, ?"
+                              " FROM (SELECT device, problem, build, detail, count(*) AS crashes, max(id) FROM trial"
+                              "  WHERE outcome = 'crash' GROUP BY device, problem, build) WHERE crashes >= 2";
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "t", now);
     return status ? status : tern_store_finish(s, statement, NULL, err);

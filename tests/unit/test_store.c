@@ -1,0 +1,304 @@
+/* Unit tests of the store: identities, builds, journalled trials, recovery, baselines, promotion, and what it must refuse.
+ */
+#include "store_fixture.h"
+
+#include <sqlite3.h>
+
+static struct tern_store *open_write(const struct fixture *f) {
+    struct tern_store *s = NULL;
+    CHECK_OK(tern_store_open(f->db, TERN_STORE_WRITE, &s, failure));
+    return s;
+}
+
+static void test_identities(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true), again;
+    again = sample_rows(s, true);
+    assert_int_equal(again.device, r.device);
+    assert_int_equal(again.problem, r.problem);
+    assert_int_equal(again.build, r.build);
+    assert_int_not_equal(again.run, r.run);
+    assert_int_not_equal(sample_rows(s, false).device, r.device);
+    CHECK_OK(tern_store_run_end(s, r.run, 0, failure));
+    assert_int_equal(tern_store_run_end(s, 999, 0, NULL), TERN_INTERNAL);
+    tern_store_close(s);
+    s = open_write(&f); /* and after reopening */
+    assert_int_equal(sample_rows(s, true).device, r.device);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static void test_builds(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct tern_store_build b = sample_build(3), back;
+    bool found = true;
+    CHECK_OK(tern_store_build_find(s, b.key, &back, &found, failure));
+    assert_false(found);
+    CHECK_OK(tern_store_build_put(s, &b, failure));
+    CHECK_OK(tern_store_build_find(s, b.key, &back, &found, failure));
+    assert_true(found);
+    assert_memory_equal(&back, &b, sizeof b);
+    struct tern_store_build refused = sample_build(4);
+    refused.outcome = TERN_OUTCOME_COMPILE;
+    refused.cubin_hash[0] = '\0';
+    refused.log = (char *)"kernel.cu(3): error";
+    CHECK_OK(tern_store_build_put(s, &refused, failure));
+    CHECK_OK(tern_store_build_find(s, refused.key, &back, &found, failure));
+    assert_int_equal(back.outcome, TERN_OUTCOME_COMPILE);
+    assert_null(back.log);
+    refused.outcome = TERN_OUTCOME_OK; /* ok without a cubin cannot be */
+    assert_int_equal(tern_store_build_put(s, &refused, NULL), TERN_INTERNAL);
+    CHECK_OK(tern_store_build_find(s, refused.key, &back, &found, failure));
+    assert_int_equal(back.outcome, TERN_OUTCOME_COMPILE);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static void test_trial_and_resume(void **state) {
+    (void)state;
+    static const double samples[] = {5.0, 5.5, 4.5};
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_trial t = sample_trial(&r), back;
+    bool found = true;
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "graph/cold", "screen", &back, &found, failure));
+    assert_false(found); /* running is not finished */
+    t.outcome = TERN_OUTCOME_OK;
+    t.us = 5.0;
+    t.us_lo = 4.9;
+    t.us_hi = 5.1;
+    t.sm_mhz = 1980;
+    t.sample_count = 3;
+    strcpy(t.detail, "fine");
+    CHECK_OK(tern_store_trial_finish(s, &t, samples, 3, failure));
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "graph/cold", "screen", &back, &found, failure));
+    assert_true(found);
+    assert_memory_equal(&back, &t, sizeof t);
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "eager/cold", "screen", &back, &found, failure));
+    assert_false(found);
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "graph/cold", "final", &back, &found, failure));
+    assert_false(found);
+    assert_int_equal(tern_store_trial_finish(s, &t, samples, 3, NULL), TERN_INTERNAL); /* finished once only */
+    int64_t counts[TERN_OUTCOME_COUNT];
+    CHECK_OK(tern_store_outcomes(s, r.run, counts, failure));
+    for (int i = 0; i < TERN_OUTCOME_COUNT; i++)
+        assert_int_equal(counts[i], i == TERN_OUTCOME_OK);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+/* Another card of the same kind and a build with the same machine code share rows; another driver does not. */
+static void test_peers(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_trial t = sample_trial(&r), back;
+    struct tern_store_device twin = sample_device(true), updated = sample_device(true);
+    struct tern_store_build same = sample_build(1), other = sample_build(1);
+    int64_t twin_id, updated_id;
+    bool found;
+    strcpy(twin.uuid, "GPU-2");
+    strcpy(updated.driver, "590.1");
+    strcpy(same.nvrtc, "13.1");
+    memset(same.key, 'a', 32);
+    strcpy(other.nvrtc, "13.2");
+    memset(other.key, 'b', 32);
+    memset(other.cubin_hash, 'd', 32);
+    CHECK_OK(tern_store_device(s, &twin, &twin_id, failure));
+    CHECK_OK(tern_store_device(s, &updated, &updated_id, failure));
+    CHECK_OK(tern_store_build_put(s, &same, failure));
+    CHECK_OK(tern_store_build_put(s, &other, failure));
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    t.outcome = TERN_OUTCOME_WRONG;
+    CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
+    CHECK_OK(tern_store_trial_find(s, twin_id, r.problem, same.id, "graph/cold", "screen", &back, &found, failure));
+    assert_true(found);
+    assert_int_equal(back.id, t.id);
+    CHECK_OK(tern_store_trial_find(s, updated_id, r.problem, r.build, "graph/cold", "screen", &back, &found, failure));
+    assert_false(found);
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, other.id, "graph/cold", "screen", &back, &found, failure));
+    assert_false(found);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+/* Nothing may hold a time that no GPU produced. */
+static void test_no_time_without_a_device(void **state) {
+    (void)state;
+    static const double samples[] = {5.0};
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows planned = sample_rows(s, false), real = sample_rows(s, true);
+    struct tern_store_trial t = sample_trial(&planned);
+    struct tern_error err = {0};
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    t.outcome = TERN_OUTCOME_OK;
+    t.us = 5.0;
+    assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, &err), TERN_INTERNAL);
+    assert_non_null(strstr(err.text, "CHECK"));
+    t.us = NAN;
+    assert_int_equal(tern_store_trial_finish(s, &t, samples, 1, NULL), TERN_INTERNAL); /* samples are times too */
+    t.outcome = TERN_OUTCOME_PLANNED;
+    CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
+    t = sample_trial(&real); /* planned never has a time, even where there is a device */
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    t.outcome = TERN_OUTCOME_PLANNED;
+    t.us = 5.0;
+    assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, NULL), TERN_INTERNAL);
+    t.outcome = TERN_OUTCOME_OK;
+    t.us = -1;
+    assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, NULL), TERN_INTERNAL);
+    struct tern_store_baseline b = {"cublaslt-default", "graph/cold", "", 11, 10.9, 11.1, 1980};
+    assert_int_equal(tern_store_baseline_put(s, planned.run, planned.device, planned.problem, &b, samples, 1, NULL),
+                     TERN_INTERNAL);
+    t.device = 999; /* foreign keys */
+    assert_int_equal(tern_store_trial_begin(s, &t, NULL), TERN_INTERNAL);
+    t = sample_trial(&real);
+    t.build = 999;
+    assert_int_equal(tern_store_trial_begin(s, &t, NULL), TERN_INTERNAL);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+/* Direct SQL cannot lie about `real` either: it is tied to the device by a foreign key. */
+static void test_constraints_hold_for_plain_sql(void **state) {
+    (void)state;
+    static const char *const lies[] = {
+        "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail, us, started, finished)"
+        " VALUES (1, 1, 1, 1, 1, '', '', 'ok', '', 5.0, '', '')",
+        "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail, started, finished)"
+        " VALUES (1, 1, 0, 1, 1, '', '', 'excellent', '', '', '')",
+        "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail, started, finished)"
+        " VALUES (1, 1, 0, 1, 1, '', '', NULL, '', '', '')",
+        "UPDATE device SET real = 2",
+        "UPDATE device SET sms = 'many'",
+        "INSERT INTO ceiling (run, device, real, kind, argument, value, unit, sample_count, sm_mhz, finished)"
+        " VALUES (1, 1, 0, 'read', 1, 1, 'us', 0, 0, '')",
+    };
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, false);
+    assert_int_equal(r.device + r.run + r.problem + r.build, 4); /* the 1s above */
+    tern_store_close(s);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(f.db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA foreign_keys = ON", NULL, NULL, NULL), SQLITE_OK);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        int code = sqlite3_exec(db, lies[i], NULL, NULL, NULL);
+        if (code != SQLITE_CONSTRAINT)
+            fail_msg("%s: %d %s", lies[i], code, sqlite3_errmsg(db));
+    }
+    sqlite3_close(db);
+    fixture_close(&f);
+}
+
+static void test_recovery_and_quarantine(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    for (int round = 0; round < 3; round++) {
+        struct tern_store *s = open_write(&f);
+        struct rows r = sample_rows(s, true);
+        struct tern_store_trial t = sample_trial(&r), back;
+        int64_t recovered = -1, counts[TERN_OUTCOME_COUNT];
+        bool found = true, quarantined = true;
+        CHECK_OK(tern_store_recover(s, &recovered, failure));
+        assert_int_equal(recovered, round > 0);
+        CHECK_OK(tern_store_quarantined(s, r.device, r.problem, r.build, &quarantined, failure));
+        assert_int_equal(quarantined, round == 2); /* once interrupted is bad luck, twice is a pattern */
+        CHECK_OK(tern_store_quarantined(s, r.device, r.problem, r.build + 1, &quarantined, failure));
+        assert_false(quarantined);
+        CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "graph/cold", "screen", &back, &found, failure));
+        assert_false(found); /* tried again */
+        CHECK_OK(tern_store_recover(s, &recovered, failure));
+        assert_int_equal(recovered, 0);
+        if (round > 0) {
+            CHECK_OK(tern_store_outcomes(s, r.run - 1, counts, failure));
+            assert_int_equal(counts[TERN_OUTCOME_CRASH], 1);
+            assert_int_equal(counts[TERN_OUTCOME_RUNNING], 0);
+        }
+        CHECK_OK(tern_store_trial_begin(s, &t, failure)); /* left running */
+        tern_store_close(s);
+    }
+    fixture_close(&f);
+}
+
+static void test_baselines(void **state) {
+    (void)state;
+    static const double samples[] = {11, 11.5};
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_baseline b = {"cublaslt-best16", "graph/cold", "algo 7", 11, 10.9, 11.1, 1980}, back;
+    bool found = true;
+    CHECK_OK(tern_store_baseline_find(s, r.device, r.problem, b.kind, b.policy, &back, &found, failure));
+    assert_false(found);
+    CHECK_OK(tern_store_baseline_put(s, r.run, r.device, r.problem, &b, samples, 2, failure));
+    b.us = 10.95;
+    CHECK_OK(tern_store_baseline_put(s, r.run, r.device, r.problem, &b, samples, 2, failure));
+    CHECK_OK(tern_store_baseline_find(s, r.device, r.problem, b.kind, b.policy, &back, &found, failure));
+    assert_true(found);
+    assert_true(back.us == 10.95 && back.us_lo == 10.9 && back.us_hi == 11.1 && back.sm_mhz == 1980);
+    assert_string_equal(back.detail, "algo 7");
+    CHECK_OK(tern_store_baseline_find(s, r.device, r.problem, "cublaslt-default", b.policy, &back, &found, failure));
+    assert_false(found);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static int count_trials(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
+    int *count = user;
+    assert_int_equal(t->build, b->id);
+    assert_string_equal(b->params, "STAGES=1");
+    return ++*count == 2;
+}
+
+static void test_trials_each(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_problem p = sample_problem(1), none = sample_problem(2);
+    int count = 0;
+    for (int i = 0; i < 3; i++) {
+        struct tern_store_trial t = sample_trial(&r);
+        CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    }
+    CHECK_OK(tern_store_trials_each(s, "h200", &p, count_trials, &count, failure));
+    assert_int_equal(count, 2); /* stopped by the callback */
+    CHECK_OK(tern_store_trials_each(s, "h200", &none, count_trials, &count, failure));
+    CHECK_OK(tern_store_trials_each(s, "a100-80", &p, count_trials, &count, failure));
+    assert_int_equal(count, 2);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_identities),
+        cmocka_unit_test(test_builds),
+        cmocka_unit_test(test_trial_and_resume),
+        cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_no_time_without_a_device),
+        cmocka_unit_test(test_constraints_hold_for_plain_sql),
+        cmocka_unit_test(test_recovery_and_quarantine),
+        cmocka_unit_test(test_baselines),
+        cmocka_unit_test(test_trials_each),
+    };
+    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
