@@ -1,0 +1,271 @@
+/* The check of one candidate on prepared problems. Every comparison is written so that NaN fails. */
+#include "worker/check.h"
+#include "worker/check_internal.h"
+
+#include "core/half.h"
+#include "core/str.h"
+#include "verify/guard.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Two poisons: NaN shows what nobody wrote, a finite one what NaN-proof code (max, comparisons) would hide. */
+#define POISON_FINITE 0x5A5A5A5Au /* 203.25 as binary16 */
+
+const struct tern_check_shape tern_check_shapes[] = {
+    {1, 8, 32},    {1, 24, 96},   {2, 72, 160}, {3, 24, 416},   {5, 72, 288},   {1, 200, 704},  {8, 200, 416},
+    {17, 72, 160}, {33, 24, 416}, {65, 72, 96}, {16, 136, 704}, {130, 24, 160}, {64, 200, 352}, {257, 40, 224},
+};
+const size_t tern_check_shape_count = sizeof tern_check_shapes / sizeof tern_check_shapes[0];
+
+bool tern_check_shape_fits(const struct tern_check_shape *shape, const struct tern_format *format,
+                           const struct tern_template *t) {
+    return shape->m >= t->m_min && shape->m <= t->m_max &&
+           tern_format_check_shape(format, shape->n, shape->k, true, NULL) == TERN_OK;
+}
+
+enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate) {
+    const struct tern_template *t = candidate->tmpl;
+    for (size_t i = 0; i < t->param_count; i++) {
+        if (strcmp(t->params[i].name, "ROUND_WEIGHTS") == 0 && candidate->values[i] == 1) {
+            return TERN_ROUNDED_WEIGHTS;
+        }
+    }
+    return t->exact_weights ? TERN_EXACT_WEIGHTS : TERN_ROUNDED_WEIGHTS;
+}
+
+/* ---- one launch
+ * ---------------------------------------------------------------------------------------------------------------- */
+struct check_run {
+    struct tern_check_problem *p;
+    const struct tern_candidate *candidate;
+    struct tern_geometry geometry;
+    void *function;
+    int64_t sms;
+    enum tern_exactness exactness;
+    struct tern_check_result *result;
+    struct tern_error *err; /* of the harness */
+    enum tern_status status;
+};
+
+/* Notes the first thing that is wrong with the candidate. */
+static void __attribute__((format(printf, 3, 4)))
+fail(struct check_run *run, enum tern_outcome outcome, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char text[sizeof run->result->detail];
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    run->result->outcome = outcome;
+    tern_str_copy(run->result->detail, sizeof run->result->detail, text);
+}
+
+static bool good(const struct check_run *run) {
+    return run->status == TERN_OK && run->result->outcome == TERN_OUTCOME_OK;
+}
+
+/* An error of the backend during a launch is the candidate's outcome. */
+static void fail_launch(struct check_run *run, const struct tern_error *err) {
+    bool resources = err->status == TERN_MISSING || strstr(err->text, "OUT_OF_RESOURCES") != NULL;
+    fail(run, resources ? TERN_OUTCOME_RESOURCES : TERN_OUTCOME_FAULT, "%s", err->text);
+    run->result->sticky = !resources && strcmp(run->p->backend->name, "emu") != 0;
+}
+
+static struct tern_launch make_launch(const struct check_run *run, const struct check_set *set,
+                                      const struct check_buffer *x) {
+    const struct tern_check_problem *p = run->p;
+    struct tern_launch launch = {.function = run->function,
+                                 .block = run->geometry.block,
+                                 .cluster = run->geometry.cluster,
+                                 .smem_bytes = run->geometry.smem_bytes};
+    memcpy(launch.grid, run->geometry.grid, sizeof launch.grid);
+    launch.args = (struct tern_args){.x = check_buffer_data(x),
+                                     .codes = check_buffer_data(&set->inputs[CHECK_CODES]),
+                                     .scales = check_buffer_data(&set->inputs[CHECK_SCALES]),
+                                     .zeros = check_buffer_data(&set->inputs[CHECK_ZEROS]),
+                                     .y = check_buffer_data(&p->y),
+                                     .workspace = check_buffer_data(&p->workspace),
+                                     .m = p->shape.m,
+                                     .n = p->shape.n,
+                                     .k = p->shape.k,
+                                     .groups = set->weights.groups,
+                                     .group_size = tern_format_group_size(&p->format, p->shape.k),
+                                     .multiprocessors = run->sms};
+    return launch;
+}
+
+/* y's guards and the workspace's; y goes to p->got. */
+static void read_outputs(struct check_run *run) {
+    struct tern_check_problem *p = run->p;
+    bool intact;
+    int64_t offset = 0;
+    run->status = check_buffer_read(p, &p->y, p->got, &intact, &offset, run->err);
+    if (run->status == TERN_OK && !intact) {
+        fail(run, TERN_OUTCOME_WRONG, "wrote outside y: byte %lld of %lld", (long long)offset, (long long)p->y.bytes);
+    }
+    if (good(run)) {
+        run->status = check_buffer_read(p, &p->workspace, NULL, &intact, &offset, run->err);
+        if (run->status == TERN_OK && !intact) {
+            fail(run, TERN_OUTCOME_WRONG, "wrote outside the workspace: byte %lld of %lld", (long long)offset,
+                 (long long)p->workspace.bytes);
+        }
+    }
+}
+
+/* Poisons y and workspace, launches, waits, reads y back. */
+static void launch_once(struct check_run *run, const struct check_set *set, const struct check_buffer *x, uint32_t poison) {
+    struct tern_check_problem *p = run->p;
+    struct tern_error launch_err = {0};
+    struct tern_launch launch = make_launch(run, set, x);
+    run->status = check_buffer_write(p, &p->y, NULL, poison, run->err);
+    if (run->status == TERN_OK) {
+        run->status = check_buffer_write(p, &p->workspace, NULL, poison, run->err);
+    }
+    if (run->status != TERN_OK) {
+        return;
+    }
+    enum tern_status launched = p->backend->launch(p->context, &launch, &launch_err);
+    if (launched == TERN_OK) {
+        launched = p->backend->synchronize(p->context, &launch_err);
+    }
+    run->result->launches++;
+    if (launched != TERN_OK) {
+        fail_launch(run, &launch_err);
+        return;
+    }
+    read_outputs(run);
+}
+
+/* ---- judgements
+ * ---------------------------------------------------------------------------------------------------------------- */
+static void judge_reference(struct check_run *run, const struct check_set *set) {
+    struct tern_check_problem *p = run->p;
+    struct tern_mismatch *mismatch = &run->result->mismatch;
+    if (tern_reference_compare(p->got, p->shape.n, p->rows, p->shape.m, p->cols, p->shape.n, set->ref, set->bound_scale,
+                               p->shape.k, run->exactness, mismatch)) {
+        return;
+    }
+    int64_t unwritten = tern_guard_count_poison(p->got, p->shape.m * p->shape.n);
+    if (unwritten > 0) {
+        fail(run, TERN_OUTCOME_WRONG, "%lld elements of y were not written, first mismatch at row %lld, column %lld",
+             (long long)unwritten, (long long)mismatch->row, (long long)mismatch->col);
+    } else {
+        fail(run, TERN_OUTCOME_WRONG,
+             "row %lld, column %lld: got %.8g, expected %.8g, tolerance %.3g; %lld of %lld elements differ",
+             (long long)mismatch->row, (long long)mismatch->col, mismatch->got, mismatch->expected, mismatch->tolerance,
+             (long long)mismatch->count, (long long)mismatch->checked);
+    }
+}
+
+static void judge_repeat(struct check_run *run) {
+    struct tern_check_problem *p = run->p;
+    for (int64_t i = 0; i < p->shape.m * p->shape.n; i++) {
+        if (p->got[i] != p->first[i]) {
+            bool unwritten = p->got[i] == (uint16_t)POISON_FINITE;
+            fail(run, unwritten ? TERN_OUTCOME_WRONG : TERN_OUTCOME_NONDET,
+                 "second run differs at row %lld, column %lld: %.8g, then %.8g%s", (long long)(i / p->shape.n),
+                 (long long)(i % p->shape.n), (double)tern_half_to_float(p->first[i]), (double)tern_half_to_float(p->got[i]),
+                 unwritten ? " (the poison)" : "");
+            return;
+        }
+    }
+}
+
+/* y[i][j] is the single weight W[j][hot[i]], rounded to binary16 once: exact for every template. */
+static void judge_one_hot(struct check_run *run) {
+    struct tern_check_problem *p = run->p;
+    for (int64_t i = 0; i < p->shape.m; i++) {
+        for (int64_t j = 0; j < p->shape.n; j++) {
+            double weight = tern_weights_value(&p->sets[0].weights, j, p->hot[i]);
+            float expected = tern_half_to_float(tern_half_from_double(weight));
+            float got = tern_half_to_float(p->got[i * p->shape.n + j]);
+            if (!(got == expected)) {
+                fail(run, TERN_OUTCOME_WRONG, "one-hot x reads weight W[%lld][%lld] as %.8g, expected %.8g", (long long)j,
+                     (long long)p->hot[i], (double)got, (double)expected);
+                return;
+            }
+        }
+    }
+}
+
+/* Inputs must be as they were. */
+static void judge_inputs(struct check_run *run) {
+    struct tern_check_problem *p = run->p;
+    for (int s = 0; s < 2 && good(run); s++) {
+        for (int i = 0; i < CHECK_INPUTS && good(run); i++) {
+            const struct check_buffer *buffer = &p->sets[s].inputs[i];
+            if (buffer->base == NULL) {
+                continue;
+            }
+            bool intact;
+            int64_t offset = 0;
+            uint8_t *now = tern_alloc((size_t)buffer->bytes);
+            run->status = check_buffer_read(p, buffer, now, &intact, &offset, run->err);
+            if (run->status == TERN_OK && !intact) {
+                fail(run, TERN_OUTCOME_WRONG, "wrote outside %s: byte %lld of %lld", check_input_names[i], (long long)offset,
+                     (long long)buffer->bytes);
+            } else if (run->status == TERN_OK && memcmp(now, check_input_data(&p->sets[s], i), (size_t)buffer->bytes) != 0) {
+                fail(run, TERN_OUTCOME_WRONG, "changed its input %s", check_input_names[i]);
+            }
+            free(now);
+        }
+    }
+}
+
+static void run_all(struct check_run *run) {
+    struct tern_check_problem *p = run->p;
+    struct check_set *sets = p->sets;
+    launch_once(run, &sets[0], &sets[0].inputs[CHECK_X], TERN_POISON_WORD);
+    if (good(run)) {
+        judge_reference(run, &sets[0]);
+    }
+    if (good(run)) {
+        memcpy(p->first, p->got, (size_t)p->y.bytes);
+        launch_once(run, &sets[0], &sets[0].inputs[CHECK_X], POISON_FINITE);
+    }
+    if (good(run)) {
+        judge_repeat(run);
+    }
+    if (good(run)) {
+        launch_once(run, &sets[1], &sets[1].inputs[CHECK_X], TERN_POISON_WORD);
+    }
+    if (good(run)) {
+        judge_reference(run, &sets[1]);
+    }
+    if (good(run)) {
+        launch_once(run, &sets[0], &p->one_hot_buffer, TERN_POISON_WORD);
+    }
+    if (good(run)) {
+        judge_one_hot(run);
+    }
+    if (good(run)) {
+        judge_inputs(run);
+    }
+}
+
+enum tern_status tern_check_run(struct tern_check_problem *p, const struct tern_candidate *candidate, void *function,
+                                int64_t sms, struct tern_check_result *result, struct tern_error *err) {
+    *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
+    struct check_run run = {.p = p, .candidate = candidate, .function = function, .sms = sms, .result = result, .err = err};
+    run.exactness = tern_check_exactness(candidate);
+    struct tern_problem_shape shape = {.format = &p->format, .m = p->shape.m, .n = p->shape.n, .k = p->shape.k};
+    struct tern_error local = {0};
+    if (tern_candidate_geometry(candidate, &shape, sms, &run.geometry, &local) != TERN_OK) {
+        fail(&run, TERN_OUTCOME_INVALID, "%s", local.text);
+        return TERN_OK;
+    }
+    check_buffer_release(p, &p->workspace); /* none, or exactly as large as this candidate asks for */
+    if (run.geometry.workspace_bytes > 0 &&
+        check_buffer_reserve(p, &p->workspace, run.geometry.workspace_bytes, 77, &local) != TERN_OK) {
+        fail(&run, TERN_OUTCOME_RESOURCES, "workspace of %lld bytes: %s", (long long)run.geometry.workspace_bytes,
+             local.text);
+        return TERN_OK;
+    }
+    run_all(&run);
+    if (run.status == TERN_OK && result->outcome != TERN_OUTCOME_OK && !result->sticky) {
+        run.status = check_problem_upload(p, err); /* it may have damaged the inputs of the next one */
+    }
+    return run.status;
+}

@@ -1,0 +1,154 @@
+/* Check benches: the problems of every standard shape for one format and layout, and the check of a candidate on them. */
+#include "worker/check.h"
+
+#include "core/str.h"
+
+#include <stdlib.h>
+
+struct tern_check_bench {
+    const struct tern_backend *backend;
+    void *context;
+    struct tern_format format;
+    const struct tern_layout *layout;
+    uint64_t seed;
+    struct tern_check_problem **problems; /* by shape; NULL until needed */
+};
+
+struct tern_check_bench *tern_check_bench_create(const struct tern_backend *backend, void *context,
+                                                 const struct tern_format *format, const struct tern_layout *layout,
+                                                 uint64_t seed) {
+    struct tern_check_bench *bench = tern_alloc_zero(1, sizeof *bench);
+    *bench =
+        (struct tern_check_bench){.backend = backend, .context = context, .format = *format, .layout = layout, .seed = seed};
+    bench->problems = tern_alloc_zero(tern_check_shape_count, sizeof(struct tern_check_problem *));
+    return bench;
+}
+
+void tern_check_bench_free(struct tern_check_bench *bench) {
+    if (bench == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < tern_check_shape_count; i++) {
+        tern_check_problem_free(bench->problems[i]);
+    }
+    free(bench->problems);
+    free(bench);
+}
+
+static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape, struct tern_check_problem **problem,
+                                    struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    if (bench->problems[shape] == NULL) {
+        status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout,
+                                           &tern_check_shapes[shape], bench->seed, &bench->problems[shape], err);
+    }
+    *problem = bench->problems[shape];
+    return status;
+}
+
+/* Shapes that the candidate serves, and the largest shared memory that it asks for on them. */
+static enum tern_status choose_shapes(const struct tern_check_bench *bench, const struct tern_candidate *candidate,
+                                      int64_t sms, const struct tern_gpu *gpu, size_t *chosen, size_t *count,
+                                      int64_t *smem_bytes, char *reason, size_t reason_size, struct tern_error *err) {
+    *count = 0;
+    *smem_bytes = 0;
+    tern_str_copy(reason, reason_size, "no standard shape has an M that it serves");
+    for (size_t i = 0; i < tern_check_shape_count; i++) {
+        const struct tern_check_shape *s = &tern_check_shapes[i];
+        if (!tern_check_shape_fits(s, &bench->format, candidate->tmpl)) {
+            continue;
+        }
+        struct tern_problem_shape shape = {.format = &bench->format, .m = s->m, .n = s->n, .k = s->k};
+        struct tern_geometry geometry;
+        bool valid = true;
+        if (gpu != NULL) {
+            enum tern_status status =
+                tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, reason, reason_size, err);
+            if (status != TERN_OK) {
+                return status;
+            }
+        }
+        struct tern_error local;
+        if (valid && tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) == TERN_OK) {
+            chosen[(*count)++] = i;
+            *smem_bytes = geometry.smem_bytes > *smem_bytes ? geometry.smem_bytes : *smem_bytes;
+        } else if (valid) {
+            tern_str_copy(reason, reason_size, local.text);
+        }
+    }
+    return TERN_OK;
+}
+
+/* Adds one shape's result to the sum. */
+static void collect(struct tern_check_result *total, const struct tern_check_result *one,
+                    const struct tern_check_shape *shape) {
+    total->outcome = one->outcome;
+    total->sticky = one->sticky;
+    total->launches += one->launches;
+    total->mismatch.count += one->mismatch.count;
+    total->mismatch.checked += one->mismatch.checked;
+    if (!(one->mismatch.worst <= total->mismatch.worst)) {
+        total->mismatch.worst = one->mismatch.worst;
+    }
+    if (one->outcome != TERN_OUTCOME_OK) {
+        total->mismatch.row = one->mismatch.row;
+        total->mismatch.col = one->mismatch.col;
+        total->mismatch.got = one->mismatch.got;
+        total->mismatch.expected = one->mismatch.expected;
+        total->mismatch.tolerance = one->mismatch.tolerance;
+        tern_str_format(total->detail, sizeof total->detail, "M=%lld N=%lld K=%lld: %s", (long long)shape->m,
+                        (long long)shape->n, (long long)shape->k, one->detail);
+    }
+}
+
+static enum tern_status check_shapes(struct tern_check_bench *bench, const struct tern_candidate *candidate, void *function,
+                                     int64_t sms, const size_t *chosen, size_t count, size_t take,
+                                     struct tern_check_result *result, int64_t *shapes, struct tern_error *err) {
+    for (size_t i = 0; i < take && result->outcome == TERN_OUTCOME_OK; i++) {
+        /* evenly over the list, the last one included, so that few shapes still cover small and large M */
+        size_t shape = chosen[take == 1 ? count - 1 : i * (count - 1) / (take - 1)];
+        struct tern_check_problem *problem;
+        struct tern_check_result one;
+        enum tern_status status = get_problem(bench, shape, &problem, err);
+        if (status == TERN_OK) {
+            status = tern_check_run(problem, candidate, function, sms, &one, err);
+        }
+        if (status != TERN_OK) {
+            return status;
+        }
+        collect(result, &one, &tern_check_shapes[shape]);
+        *shapes += 1;
+    }
+    return TERN_OK;
+}
+
+enum tern_status tern_check_candidate(struct tern_check_bench *bench, const struct tern_candidate *candidate,
+                                      const void *image, size_t image_bytes, int64_t sms, const struct tern_gpu *gpu,
+                                      size_t max_shapes, struct tern_check_result *result, int64_t *shapes,
+                                      struct tern_error *err) {
+    size_t *chosen = tern_alloc_zero(tern_check_shape_count, sizeof *chosen), count;
+    int64_t smem_bytes, ignored, *checked = shapes != NULL ? shapes : &ignored;
+    char reason[sizeof result->detail];
+    *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
+    *checked = 0;
+    enum tern_status status =
+        choose_shapes(bench, candidate, sms, gpu, chosen, &count, &smem_bytes, reason, sizeof reason, err);
+    if (status == TERN_OK && count == 0) {
+        result->outcome = TERN_OUTCOME_INVALID;
+        tern_str_copy(result->detail, sizeof result->detail, reason);
+    } else if (status == TERN_OK) {
+        void *module, *function;
+        struct tern_error local = {0};
+        size_t take = max_shapes == 0 || max_shapes > count ? count : max_shapes;
+        if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, smem_bytes, &module,
+                                        &function, &local) != TERN_OK) {
+            result->outcome = TERN_OUTCOME_RESOURCES;
+            tern_str_copy(result->detail, sizeof result->detail, local.text);
+        } else {
+            status = check_shapes(bench, candidate, function, sms, chosen, count, take, result, checked, err);
+            bench->backend->module_unload(bench->context, module);
+        }
+    }
+    free(chosen);
+    return status;
+}
