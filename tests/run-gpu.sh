@@ -1,0 +1,35 @@
+#!/bin/bash
+# Tests that need a GPU: tests/gpu/*.sh, each printing lines "ok ..." and "not ok ...". Exit 77, with the reason, without one.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export TUNE=$PWD/build/tune
+if ! command -v nvidia-smi >/dev/null; then
+    echo "skipped: no nvidia-smi on PATH, so no NVIDIA driver here"
+    exit 77
+fi
+if ! listing=$(timeout 60 nvidia-smi -L 2>&1) || ! grep -q '^GPU ' <<<"$listing"; then
+    echo "skipped: nvidia-smi finds no GPU: $(head -1 <<<"$listing")"
+    exit 77
+fi
+echo "$listing"
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for script in tests/gpu/*.sh; do
+    [ -x "$script" ] || continue
+    timeout -k 10 900 "$script" >"$log" 2>&1 </dev/null
+    code=$?
+    cat "$log"
+    good=$(grep -c '^ok ' "$log")
+    bad=$(grep -c '^not ok ' "$log")
+    if [ "$code" -ne 0 ] || [ "$good" -eq 0 ]; then
+        [ "$bad" -gt 0 ] || bad=1
+        echo "FAILED $script (exit $code)"
+    fi
+    passed=$((passed + good))
+    failed=$((failed + bad))
+done
+[ "$passed" -gt 0 ] || [ "$failed" -gt 0 ] || { echo "tests/gpu holds no tests" && failed=1; }
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
