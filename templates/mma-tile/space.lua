@@ -1,7 +1,7 @@
 -- mma-tile: tiled mma.sync kernel for M = 16 up to prefill. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the rings of x and of weight tiles (codes, and 48 bytes of scales and zeros a group), or the output tile,
--- or the sums of the further k-warp groups, whichever is largest.
+-- Bytes of shared memory: the rings of x and of weight tiles (codes, and 48 bytes of scales and zeros a group), or the
+-- output tile, or the sums of the further k-warp groups, whichever is largest.
 local smem = "max(max(2*STAGES*WARPS_K*BLOCK_M*BLOCK_K+(STAGES*BLOCK_K/128+128/BLOCK_K-1)*WARPS_K*BLOCK_N/16"
     .. "*(256*BITS+48+48*ceil_div(96,GROUP)),BLOCK_M*(2*BLOCK_N+16)),4*(WARPS_K-1)*BLOCK_N*BLOCK_M)"
 
@@ -33,13 +33,17 @@ local function warp_rule(p, problem)
     if warps ~= 4 and warps ~= 8 then
         return "a CTA has 4 or 8 warps"
     end
-    -- fp32 sums, a second set while a group is open, 16 bytes of x a column tile, codes and a fragment a row tile
+    -- fp32 sums, a second set while a group is open, 16 bytes of x a column tile; codes, a fragment, zeros a row tile
     local tile = p.WARP_N * p.WARP_M // 32
     local sums = tile
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
         sums = 2 * tile
     end
-    local registers = sums + p.WARP_M // 2 + p.WARP_N // 16 * 12 + 40
+    local row_tile = 12
+    if not problem.sym then
+        row_tile = problem.bits <= 3 and 16 or 14
+    end
+    local registers = sums + p.WARP_M // 2 + p.WARP_N // 16 * row_tile + 38
     if warps * p.MIN_BLOCKS ~= 8 and warps * p.MIN_BLOCKS ~= 16 then
         return "MIN_BLOCKS budgets for 8 or 16 warps a multiprocessor"
     end
@@ -103,15 +107,15 @@ return {
     params = {
         { name = "BLOCK_N", values = { 32, 64, 128, 256 }, default = default.BLOCK_N, doc = "rows of W a CTA owns" },
         { name = "BLOCK_M", values = { 16, 32, 64, 128, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns" },
-        { name = "WARP_N", values = { 32, 64 }, default = default.WARP_N, doc = "rows of W a warp owns; each B fragment serves WARP_N / 16 of A" },
-        { name = "WARP_M", values = { 16, 32, 64 }, default = default.WARP_M, doc = "rows of x a warp owns; each dequantised A fragment serves WARP_M / 8 of B" },
-        { name = "WARPS_K", values = { 1, 2, 4 }, default = default.WARPS_K, doc = "groups of warps that share out the 128-k tiles of a CTA (split-K inside it)" },
+        { name = "WARP_N", values = { 32, 64 }, default = default.WARP_N, doc = "rows of W a warp owns" },
+        { name = "WARP_M", values = { 16, 32, 64 }, default = default.WARP_M, doc = "rows of x a warp owns" },
+        { name = "WARPS_K", values = { 1, 2, 4 }, default = default.WARPS_K, doc = "split-K over groups of warps" },
         { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
-        { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices of x in the ring, weights alongside" },
-        { name = "GROUP_M", values = { 8 }, default = 8, doc = "BLOCK_M tiles swept together for reuse of x in L2" },
-        { name = "MIN_BLOCKS", values = { 1, 2, 4 }, default = 2, doc = "CTAs a multiprocessor that registers are budgeted for" },
-        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
-        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
+        { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices in the ring" },
+        { name = "GROUP_M", values = { 8 }, default = 8, doc = "BLOCK_M tiles swept together for L2" },
+        { name = "MIN_BLOCKS", values = { 1, 2, 4 }, default = 2, doc = "CTAs a multiprocessor by registers" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scale the weights; 0: the sums of a group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16" },
     },
     valid = function(p, problem, gpu)
         local reason = scale_rule(p, problem) or ring_rule(p) or shape_rule(p, problem) or warp_rule(p, problem)
