@@ -102,7 +102,7 @@ static enum tern_status connect_database(struct tern_store *s, struct tern_error
         sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
         code = sqlite3_exec(s->db, probe, NULL, NULL, NULL);
     }
-    if (code == SQLITE_CANTOPEN && s->mode == TERN_STORE_READ && has_no_wal(s->path)) {
+    if ((code == SQLITE_CANTOPEN || code == SQLITE_READONLY) && s->mode == TERN_STORE_READ && has_no_wal(s->path)) {
         code = open_immutable(s);
         if (code == SQLITE_OK)
             code = sqlite3_exec(s->db, probe, NULL, NULL, NULL);
@@ -125,6 +125,11 @@ enum tern_status tern_store_open(const char *path, enum tern_store_mode mode, st
         tern_error_set(err, TERN_USAGE, "%s: no such database", path);
         tern_error_hint(err, "`tune run` makes one; name another file with --db");
         return TERN_USAGE;
+    }
+    if (tern_file_is_dir(path)) {
+        tern_error_set(err, TERN_INTERNAL, "%s: cannot open the database: it is a folder", path);
+        tern_error_hint(err, "name a file with --db");
+        return TERN_INTERNAL;
     }
     struct tern_store *s = tern_alloc_zero(1, sizeof *s);
     s->path = tern_strdup(path);

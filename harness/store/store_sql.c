@@ -3,15 +3,18 @@
 
 #include "core/str.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_disk_full(sqlite3 *db, int code) {
-    int os = sqlite3_system_errno(db);
-    return code == SQLITE_FULL || (code == SQLITE_IOERR && (os == ENOSPC || os == EFBIG || os == EDQUOT));
+/* Messages of our own where SQLite's says too little. */
+static const char *reason_of(sqlite3 *db, int code) {
+    if (code == SQLITE_FULL)
+        return "the disk is full";
+    if (sqlite3_extended_errcode(db) == SQLITE_IOERR_WRITE) /* a file-size limit or quota looks like this */
+        return "a write failed: the disk is full, a quota or file-size limit is reached, or the disk fails";
+    return sqlite3_errmsg(db);
 }
 
 enum tern_status tern_store_fail(struct tern_store *s, const char *what, struct tern_error *err) {
@@ -19,6 +22,7 @@ enum tern_status tern_store_fail(struct tern_store *s, const char *what, struct 
         int code;
         const char *hint;
     } hints[] = {
+        {SQLITE_IOERR, "free some space on that file system, or check the disk; what was committed is kept"},
         {SQLITE_FULL, "free some space on that file system, then run the same command again; what was committed is kept"},
         {SQLITE_BUSY, "another program holds the database; wait for it to end"},
         {SQLITE_LOCKED, "another program holds the database; wait for it to end"},
@@ -28,9 +32,7 @@ enum tern_status tern_store_fail(struct tern_store *s, const char *what, struct 
         {SQLITE_CANTOPEN, "check the path and the permissions of its folder"},
     };
     int code = sqlite3_errcode(s->db) & 0xff;
-    bool full = is_disk_full(s->db, code);
-    code = full ? SQLITE_FULL : code;
-    tern_error_set(err, TERN_INTERNAL, "%s: %s: %s", s->path, what, full ? "the disk is full" : sqlite3_errmsg(s->db));
+    tern_error_set(err, TERN_INTERNAL, "%s: %s: %s", s->path, what, reason_of(s->db, code));
     for (size_t i = 0; i < sizeof hints / sizeof hints[0]; i++)
         if (hints[i].code == code)
             tern_error_hint(err, "%s", hints[i].hint);
