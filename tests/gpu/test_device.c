@@ -1,0 +1,485 @@
+/* GPU tests of the CUDA backend, timing, cuBLASLt and the fixed kernels. Exit 77 where there is no GPU.
+ * Needs no test library: it runs on a bare machine with driver, NVRTC and cuBLASLt. Prints `N passed, N failed`. */
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/half.h"
+#include "core/str.h"
+#include "device/backend.h"
+#include "device/compiler.h"
+#include "device/cuda_timing.h"
+#include "device/fixed_kernels.h"
+#include "formats/layout.h"
+#include "verify/guard.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXIT_SKIPPED 77
+
+struct gpu {
+    const struct tern_backend *b;
+    void *context;
+    struct tern_device_info info;
+    struct tern_fixed *fixed;
+    char arch[16];
+    int passed, failed;
+};
+
+static void check(struct gpu *g, bool right, const char *what, const char *detail) {
+    if (right)
+        g->passed++;
+    else
+        g->failed++;
+    printf("%s %s%s%s\n", right ? "ok" : "not ok", what, *detail ? ": " : "", detail);
+    fflush(stdout);
+}
+
+/* A call that must succeed; its error is the detail. */
+static bool run(struct gpu *g, enum tern_status status, const char *what, const struct tern_error *err) {
+    if (status != TERN_OK)
+        check(g, false, what, err->text);
+    return status == TERN_OK;
+}
+
+static void *put(struct gpu *g, const void *from, size_t bytes) {
+    void *to = NULL;
+    struct tern_error err = {0};
+    if (!run(g, g->b->alloc(g->context, bytes, &to, &err), "alloc", &err))
+        return NULL;
+    if (from)
+        run(g, g->b->upload(g->context, to, from, bytes, &err), "upload", &err);
+    else
+        run(g, g->b->fill(g->context, to, TERN_POISON_WORD, (bytes + 3) / 4 * 4, &err), "fill", &err);
+    return to;
+}
+
+static void test_memory(struct gpu *g) {
+    enum { WORDS = 100003 };
+    uint32_t *host = malloc(WORDS * 4), *back = malloc(WORDS * 4);
+    struct tern_error err = {0};
+    for (uint32_t i = 0; host && i < WORDS; i++)
+        host[i] = i * 2654435761u;
+    void *a = put(g, host, WORDS * 4), *c = put(g, NULL, WORDS * 4);
+    bool right = host && back && (uintptr_t)a % 256 == 0 && (uintptr_t)c % 256 == 0;
+    right = right && g->b->copy(g->context, c, a, WORDS * 4, &err) == TERN_OK;
+    right = right && g->b->download(g->context, back, c, WORDS * 4, &err) == TERN_OK && memcmp(host, back, WORDS * 4) == 0;
+    check(g, right, "upload, copy and download", err.text);
+    right = right && g->b->fill(g->context, a, 0x12345678, 400, &err) == TERN_OK;
+    right = right && g->b->download(g->context, back, a, WORDS * 4, &err) == TERN_OK;
+    right = right && back[0] == 0x12345678 && back[99] == 0x12345678 && back[100] == host[100];
+    check(g, right, "fill", err.text);
+    void *huge = NULL;
+    enum tern_status status = g->b->alloc(g->context, (size_t)1 << 46, &huge, &err);
+    check(g, status == TERN_MISSING && strstr(err.text, "OUT_OF_MEMORY"), "out of memory is reported", err.text);
+    g->b->release(g->context, a);
+    g->b->release(g->context, c);
+    free(host);
+    free(back);
+}
+
+/* Loads `entry` of a source that takes struct tern_args. */
+static bool load(struct gpu *g, const char *source, const char *arch, const char *entry, int64_t smem, void **module,
+                 void **function, struct tern_error *err) {
+    char includes[4096];
+    const char *const dirs[] = {includes};
+    struct tern_compiled compiled = {0};
+    enum tern_status status = tern_file_home_path("templates/include", includes, sizeof includes, err);
+    if (status == TERN_OK)
+        status = tern_nvrtc_compile(source, "test.cu", arch, dirs, 1, entry, &compiled, err);
+    if (status == TERN_OK && !compiled.ok)
+        status = tern_error_set(err, TERN_INTERNAL, "%.800s", tern_str_text(&compiled.log));
+    if (status == TERN_OK)
+        status = g->b->module_load(g->context, compiled.image, compiled.image_bytes, entry, smem, module, function, err);
+    tern_compiled_free(&compiled);
+    return status == TERN_OK;
+}
+
+static const char kernels[] =
+    "#include \"tern/abi.h\"\n"
+    "extern \"C\" __global__ void copy(tern_args a) { long long i = blockIdx.x * 256ll + threadIdx.x;\n"
+    "  if (i < a.n) ((uint4 *)a.y)[i] = ((const uint4 *)a.x)[i]; }\n"
+    "extern \"C\" __global__ void empty(tern_args a) { }\n"
+    "extern \"C\" __global__ void shared(tern_args a) { extern __shared__ int s[]; s[a.n - 1 - threadIdx.x] = 7 + "
+    "threadIdx.x;\n"
+    "  __syncthreads(); if (threadIdx.x == 0) ((int *)a.y)[0] = s[a.n - 1 - 31]; }\n"
+    "extern \"C\" __global__ void fault(tern_args a) { *(volatile int *)16 = 1; }\n";
+static const char cluster_kernel[] = "#include \"tern/abi.h\"\n"
+                                     "extern \"C\" __global__ void cluster(tern_args a) { unsigned n, r; asm(\"mov.u32 %0, "
+                                     "%%cluster_nctaid.x;\" : \"=r\"(n));\n"
+                                     "  asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r)); if (threadIdx.x == 0) "
+                                     "((unsigned *)a.y)[blockIdx.x] = n * 100 + r; }\n";
+
+/* Bandwidth of the copy kernel in a graph against the driver's own copies timed by the host. */
+static void test_graph(struct gpu *g) {
+    enum { MB = 64, NODES = 20, COPIES = 40 };
+    const size_t bytes = (size_t)MB << 20;
+    struct tern_error err = {0};
+    struct tern_graph *graph = NULL;
+    struct tern_launch launches[NODES];
+    void *module = NULL, *function = NULL;
+    double us = 0;
+    char text[128];
+    void *x = put(g, NULL, bytes), *y = put(g, NULL, bytes);
+    if (!run(g, load(g, kernels, g->arch, "copy", 0, &module, &function, &err) ? TERN_OK : TERN_FAILED, "copy kernel", &err))
+        return;
+    for (int i = 0; i < NODES; i++)
+        launches[i] = (struct tern_launch){.function = function,
+                                           .grid = {(int64_t)(bytes / 16 / 256), 1, 1},
+                                           .block = 256,
+                                           .args = {.x = i % 2 ? x : y, .y = i % 2 ? y : x, .n = (long long)(bytes / 16)}};
+    if (!run(g, tern_graph_capture(g->context, launches, NODES, &graph, &err), "capture", &err))
+        return;
+    bool right = true;
+    for (int i = 0; i < 5; i++)
+        right = right && tern_graph_time(g->context, graph, &us, &err) == TERN_OK;
+    int64_t start_ns = tern_clock_now_ns();
+    for (int i = 0; i < COPIES; i++)
+        right = right && g->b->copy(g->context, i % 2 ? x : y, i % 2 ? y : x, bytes, &err) == TERN_OK;
+    right = right && g->b->synchronize(g->context, &err) == TERN_OK;
+    double host_us = (double)(tern_clock_now_ns() - start_ns) / 1e3 / COPIES;
+    tern_str_format(text, sizeof text, "graph %.2f us, driver's copy %.2f us, %.2f TB/s %s", us, host_us,
+                    2.0 * (double)bytes / us * 1e-6, err.text);
+    check(g, right && us > 0.25 * host_us && us < 3.3 * host_us, "a copy of 64 MB is timed plausibly", text);
+    tern_graph_free(g->context, graph);
+    g->b->module_unload(g->context, module);
+    g->b->release(g->context, x);
+    g->b->release(g->context, y);
+}
+
+static void test_empty_graph(struct gpu *g) {
+    enum { NODES = 50 };
+    struct tern_error err = {0};
+    struct tern_graph *graph = NULL;
+    struct tern_launch launches[NODES];
+    void *module = NULL, *function = NULL;
+    double us = 0;
+    char text[64];
+    if (!run(g, load(g, kernels, g->arch, "empty", 0, &module, &function, &err) ? TERN_OK : TERN_FAILED, "empty kernel",
+             &err))
+        return;
+    for (int i = 0; i < NODES; i++)
+        launches[i] = (struct tern_launch){.function = function, .grid = {1, 1, 1}, .block = 32};
+    bool right = tern_graph_capture(g->context, launches, NODES, &graph, &err) == TERN_OK;
+    for (int i = 0; i < 5; i++)
+        right = right && tern_graph_time(g->context, graph, &us, &err) == TERN_OK;
+    tern_str_format(text, sizeof text, "%.3f us a node %s", us, err.text);
+    check(g, right && us > 0.1 && us < 6, "empty kernels in a graph", text);
+    struct tern_launch none = {.function = function, .grid = {0, 1, 1}, .block = 32};
+    check(g, g->b->launch(g->context, &none, &err) == TERN_FAILED, "an empty grid is refused", err.text);
+    tern_graph_free(g->context, graph);
+    g->b->module_unload(g->context, module);
+}
+
+static void test_launch(struct gpu *g) {
+    struct tern_error err = {0};
+    void *module = NULL, *function = NULL, *y = put(g, NULL, 256);
+    int32_t out[8] = {0};
+    int64_t smem = g->info.smem_block_bytes;
+    struct tern_launch l = {.grid = {1, 1, 1}, .block = 32, .smem_bytes = smem, .args = {.y = y, .n = smem / 4}};
+    bool right = load(g, kernels, g->arch, "shared", smem, &module, &l.function, &err);
+    right = right && g->b->launch(g->context, &l, &err) == TERN_OK && g->b->download(g->context, out, y, 4, &err) == TERN_OK;
+    check(g, right && out[0] == 7 + 31, "all of a block's shared memory", err.text);
+    g->b->module_unload(g->context, module);
+    right = load(g, kernels, g->arch, "shared", smem + 1024, &module, &function, &err);
+    check(g, !right && err.status == TERN_FAILED, "too much shared memory is refused", err.text);
+    if (g->info.cc >= 90) {
+        l = (struct tern_launch){.grid = {8, 1, 1}, .block = 32, .cluster = 4, .args = {.y = y}};
+        right = load(g, cluster_kernel, g->arch, "cluster", 0, &module, &l.function, &err);
+        right = right && g->b->launch(g->context, &l, &err) == TERN_OK &&
+                g->b->download(g->context, out, y, sizeof out, &err) == TERN_OK;
+        check(g, right && out[0] == 400 && out[3] == 403 && out[5] == 401, "clusters", err.text);
+        g->b->module_unload(g->context, module);
+    }
+    const char *other = g->info.cc >= 100 ? "sm_90" : "sm_120";
+    right = load(g, kernels, other, "empty", 0, &module, &function, &err);
+    check(g, !right && err.status == TERN_MISSING && strstr(err.text, other), "a cubin for another GPU is refused",
+          err.text);
+    right = load(g, kernels, g->arch, "absent", 0, &module, &function, &err);
+    check(g, !right && strstr(err.text, "absent"), "an absent kernel is named", err.text);
+    g->b->release(g->context, y);
+}
+
+/* One layer on the device: canonical and packed weights, activations, results, references. */
+struct layer {
+    struct tern_format format;
+    struct tern_weights w;
+    struct tern_packed packed;
+    int64_t m;
+    uint16_t *x;
+    struct tern_reference_args ref;
+    struct tern_args args; /* y is the result */
+    void *w16;
+};
+
+static bool layer_open(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k, struct layer *l) {
+    struct tern_error err = {0};
+    *l = (struct layer){.m = m, .x = tern_alloc((size_t)(m * k) * 2)};
+    if (!run(g, tern_format_parse(format, &l->format, &err), format, &err) ||
+        !run(g, tern_weights_random(&l->format, n, k, 11, &l->w, &err), format, &err) ||
+        !run(g, tern_layout_pack(tern_layout_find("frag16x128"), &l->w, &l->packed, &err), format, &err))
+        return false;
+    tern_activations_random(m, k, 11, l->x);
+    size_t groups = (size_t)l->w.groups, outputs = (size_t)(m * n);
+    l->ref = (struct tern_reference_args){.x = put(g, l->x, (size_t)(m * k) * 2),
+                                          .codes = put(g, l->w.codes, (size_t)(n * k)),
+                                          .scales = put(g, l->w.scales, groups * (size_t)n * 2),
+                                          .zeros = l->format.sym ? NULL : put(g, l->w.zeros, groups * (size_t)n),
+                                          .y_ref = put(g, NULL, outputs * 8),
+                                          .bound_scale = put(g, NULL, outputs * 4),
+                                          .m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .group_size = tern_format_group_size(&l->format, k),
+                                          .zero = l->format.zero};
+    l->args =
+        (struct tern_args){.x = l->ref.x,
+                           .codes = put(g, l->packed.codes, (size_t)l->packed.code_bytes),
+                           .scales = put(g, l->packed.scales, (size_t)l->packed.scale_bytes),
+                           .zeros = l->packed.zero_bytes ? put(g, l->packed.zeros, (size_t)l->packed.zero_bytes) : NULL,
+                           .y = put(g, NULL, outputs * 2),
+                           .m = m,
+                           .n = n,
+                           .k = k,
+                           .groups = l->w.groups,
+                           .group_size = l->ref.group_size,
+                           .multiprocessors = g->info.sms};
+    l->w16 = put(g, NULL, (size_t)(n * k) * 2);
+    return true;
+}
+
+static void layer_close(struct gpu *g, struct layer *l) {
+    const void *const all[] = {l->ref.x,      l->ref.codes,   l->ref.scales, l->ref.zeros, l->ref.y_ref, l->ref.bound_scale,
+                               l->args.codes, l->args.scales, l->args.zeros, l->args.y,    l->w16};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        g->b->release(g->context, (void *)(uintptr_t)all[i]);
+    tern_packed_free(&l->packed);
+    tern_weights_free(&l->w);
+    free(l->x);
+}
+
+/* The launch that makes w16 from the packed weights, run once. */
+static bool dequantise(struct gpu *g, struct layer *l, struct tern_launch *launch, struct tern_error *err) {
+    struct tern_args args = l->args;
+    args.y = l->w16;
+    return tern_fixed_dequantise(g->fixed, &l->format, &args, launch, err) == TERN_OK &&
+           g->b->launch(g->context, launch, err) == TERN_OK && g->b->synchronize(g->context, err) == TERN_OK;
+}
+
+static void test_dequantise(struct gpu *g, const char *format, int64_t n, int64_t k) {
+    struct layer l;
+    struct tern_launch launch;
+    struct tern_error err = {0};
+    if (layer_open(g, format, 1, n, k, &l)) {
+        uint16_t *w = tern_alloc((size_t)(n * k) * 2);
+        bool right =
+            dequantise(g, &l, &launch, &err) && g->b->download(g->context, w, l.w16, (size_t)(n * k) * 2, &err) == TERN_OK;
+        for (int64_t i = 0; right && i < n * k; i++)
+            right = tern_half_to_float(w[i]) ==
+                    tern_half_to_float(tern_half_from_double(tern_weights_value(&l.w, i / k, i % k)));
+        char what[96];
+        tern_str_format(what, sizeof what, "dequantise %s %lldx%lld", format, (long long)n, (long long)k);
+        check(g, right, what, err.text);
+        free(w);
+    }
+    layer_close(g, &l);
+}
+
+static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k) {
+    struct layer l;
+    struct tern_error err = {0};
+    size_t count = (size_t)(m * n);
+    if (layer_open(g, format, m, n, k, &l)) {
+        double *ref = tern_alloc(count * 8), *scale = tern_alloc(count * 8), *got = tern_alloc(count * 8);
+        float *got_scale = tern_alloc(count * 4);
+        int64_t *index = tern_alloc((size_t)(m > n ? m : n) * sizeof *index);
+        for (int64_t i = 0; i < (m > n ? m : n); i++)
+            index[i] = i;
+        tern_reference_compute(&l.w, l.x, index, m, index, n, ref, scale);
+        bool right = tern_fixed_reference(g->fixed, &l.ref, &err) == TERN_OK &&
+                     g->b->download(g->context, got, l.ref.y_ref, count * 8, &err) == TERN_OK &&
+                     g->b->download(g->context, got_scale, l.ref.bound_scale, count * 4, &err) == TERN_OK;
+        for (size_t i = 0; right && i < count; i++)
+            right = fabs(got[i] - ref[i]) <= 1e-13 * scale[i] && fabs((double)got_scale[i] - scale[i]) <= 1e-4 * scale[i];
+        char what[96];
+        tern_str_format(what, sizeof what, "reference %s M=%lld N=%lld K=%lld", format, (long long)m, (long long)n,
+                        (long long)k);
+        check(g, right, what, err.text);
+        free(ref);
+        free(scale);
+        free(got);
+        free(got_scale);
+        free(index);
+    }
+    layer_close(g, &l);
+}
+
+static bool compare(struct gpu *g, const struct layer *l, struct tern_mismatch *mismatch, int64_t *poisoned,
+                    struct tern_error *err) {
+    return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, l->w.k,
+                              TERN_ROUNDED_WEIGHTS, mismatch, poisoned, err) == TERN_OK;
+}
+
+static bool poison(struct gpu *g, const struct layer *l, struct tern_error *err) {
+    return g->b->fill(g->context, l->args.y, TERN_POISON_WORD, (size_t)(l->m * l->w.n) * 2, err) == TERN_OK;
+}
+
+/* Every algorithm of cuBLASLt against the FP64 reference; then errors are planted into the last result. */
+static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k) {
+    struct layer l;
+    struct tern_launch launch = {0};
+    struct tern_error err = {0};
+    struct tern_gemm *gemm = NULL;
+    struct tern_mismatch bad = {0};
+    int algorithms = 0, ran = 0, wrong = 0;
+    int64_t poisoned = 0;
+    double us = 0;
+    char text[512];
+    if (!layer_open(g, format, m, n, k, &l) ||
+        !run(g, dequantise(g, &l, &launch, &err) ? TERN_OK : TERN_FAILED, "dequantise", &err) ||
+        !run(g, tern_fixed_reference(g->fixed, &l.ref, &err), "reference", &err) ||
+        !run(g, tern_gemm_open(g->context, m, n, k, &gemm, &algorithms, &err), "cuBLASLt", &err))
+        goto out;
+    const void *weights[4] = {l.w16, l.w16, l.w16, l.w16};
+    for (int i = 0; i < algorithms; i++) {
+        struct tern_graph *graph = NULL;
+        if (!poison(g, &l, &err) ||
+            tern_gemm_capture(g->context, gemm, i, l.ref.x, weights, l.args.y, 4, &graph, &err) != TERN_OK)
+            continue; /* an algorithm that the heuristic offers may not run */
+        ran++;
+        bool right = tern_graph_time(g->context, graph, &us, &err) == TERN_OK && compare(g, &l, &bad, &poisoned, &err);
+        wrong += !(right && bad.count == 0 && bad.checked == m * n && poisoned == 0 && us > 0);
+        tern_graph_free(g->context, graph);
+    }
+    tern_str_format(text, sizeof text,
+                    "%s M=%lld N=%lld K=%lld: %d of %d algorithms ran, %d wrong, last worst %.3f, %.2f us %.200s", format,
+                    (long long)m, (long long)n, (long long)k, ran, algorithms, wrong, bad.worst, us, err.text);
+    check(g, ran > 0 && wrong == 0, "cuBLASLt", text);
+
+    struct tern_launch before[3] = {launch, launch, launch};
+    struct tern_graph *graph = NULL;
+    bool right =
+        poison(g, &l, &err) && g->b->fill(g->context, l.w16, TERN_POISON_WORD, (size_t)(n * k) * 2, &err) == TERN_OK;
+    right =
+        right && tern_gemm_capture_after(g->context, gemm, 0, before, 3, l.ref.x, l.w16, l.args.y, &graph, &err) == TERN_OK;
+    right = right && tern_graph_time(g->context, graph, &us, &err) == TERN_OK && compare(g, &l, &bad, &poisoned, &err);
+    check(g, right && bad.count == 0 && poisoned == 0, "dequantise + cuBLASLt", err.text);
+    tern_graph_free(g->context, graph);
+
+    uint16_t y[2];
+    uint16_t *at = (uint16_t *)l.args.y + (m * n / 2 - 1);
+    right = g->b->download(g->context, y, at, sizeof y, &err) == TERN_OK;
+    y[0] = (uint16_t)(y[0] ^ 0x0800); /* two binades away */
+    y[1] = 0xFFFF;
+    right = right && g->b->upload(g->context, at, y, sizeof y, &err) == TERN_OK && compare(g, &l, &bad, &poisoned, &err);
+    right = right && bad.count == 2 && poisoned == 1 && isinf(bad.worst) && bad.row * n + bad.col == m * n / 2 - 1 &&
+            fabs(bad.got - bad.expected) > bad.tolerance;
+    tern_str_format(text, sizeof text, "%lld wrong, first (%lld,%lld) got %g expected %g %.200s", (long long)bad.count,
+                    (long long)bad.row, (long long)bad.col, bad.got, bad.expected, err.text);
+    check(g, right, "a planted error and a NaN are found", text);
+out:
+    tern_gemm_close(g->context, gemm);
+    layer_close(g, &l);
+}
+
+/* The largest reference of Qwen2.5-7B; buffers keep whatever was in memory, except finite scales. */
+static void test_reference_speed(struct gpu *g) {
+    const int64_t m = 8192, n = 37888, k = 3584;
+    struct tern_error err = {0};
+    char text[96];
+    if (g->info.memory_bytes < (int64_t)24 << 30)
+        return;
+    struct tern_reference_args a = {.m = m, .n = n, .k = k, .group_size = 128, .zero = 1};
+    void *x = put(g, NULL, (size_t)(m * k) * 2), *codes = put(g, NULL, (size_t)(n * k)),
+         *scales = put(g, NULL, (size_t)(28 * n) * 2);
+    a.x = x, a.codes = codes, a.scales = scales;
+    a.y_ref = put(g, NULL, (size_t)(m * n) * 8);
+    a.bound_scale = put(g, NULL, (size_t)(m * n) * 4);
+    bool right = g->b->fill(g->context, x, 0x3c01bc01, (size_t)(m * k) * 2, &err) == TERN_OK &&
+                 g->b->fill(g->context, codes, 0x02010002, (size_t)(n * k), &err) == TERN_OK &&
+                 g->b->fill(g->context, scales, 0x24002400, (size_t)(28 * n) * 2, &err) == TERN_OK;
+    right = right && tern_fixed_reference(g->fixed, &a, &err) == TERN_OK && g->b->synchronize(g->context, &err) == TERN_OK;
+    int64_t start_ns = tern_clock_now_ns();
+    right = right && tern_fixed_reference(g->fixed, &a, &err) == TERN_OK && g->b->synchronize(g->context, &err) == TERN_OK;
+    double seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    tern_str_format(text, sizeof text, "%.3f s %s", seconds, err.text);
+    check(g, right && seconds < 20, "reference of gate_up at M=8192", text);
+    void *const all[] = {x, codes, scales, a.y_ref, a.bound_scale};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        g->b->release(g->context, all[i]);
+}
+
+static void test_clocks(struct gpu *g) {
+    struct tern_clocks clocks;
+    struct tern_error err = {0};
+    char text[160];
+    enum tern_status status = tern_cuda_settle(g->context, 0.5, &err);
+    tern_cuda_clocks(g->context, &clocks);
+    tern_str_format(text, sizeof text, "SM %d MHz, memory %d MHz, %d C, %d W, reasons 0x%llx, %d other processes %.60s",
+                    clocks.sm_mhz, clocks.memory_mhz, clocks.temperature_c, clocks.power_w,
+                    (unsigned long long)clocks.throttle_reasons, clocks.other_processes, err.text);
+    check(g, status == TERN_OK && (clocks.sm_mhz == -1 || (clocks.sm_mhz > 100 && clocks.sm_mhz < 5000)),
+          "settle and clocks", text);
+}
+
+/* Last: the context is lost afterwards. */
+static void test_fault(struct gpu *g) {
+    struct tern_error err = {0};
+    void *module = NULL;
+    struct tern_launch l = {.grid = {1, 1, 1}, .block = 1};
+    bool right =
+        load(g, kernels, g->arch, "fault", 0, &module, &l.function, &err) && g->b->launch(g->context, &l, &err) == TERN_OK;
+    enum tern_status status = right ? g->b->synchronize(g->context, &err) : TERN_INTERNAL;
+    check(g, status == TERN_FAILED && strstr(err.text, "CUDA_ERROR_"), "a fault is reported by name", err.text);
+    status = g->b->synchronize(g->context, &err);
+    check(g, status == TERN_FAILED, "a fault is sticky", err.text);
+}
+
+static void test_all(struct gpu *g) {
+    struct tern_error err = {0};
+    test_memory(g);
+    check(g, tern_fixed_control(g->fixed, &err) == TERN_OK, "control kernel", err.text);
+    test_launch(g);
+    test_graph(g);
+    test_empty_graph(g);
+    static const char *const formats[] = {"ternary-g128",   "ternary-channel", "ternary-tensor", "gptq2-g64",
+                                          "gptq3-g128",     "gptq4-g128",      "gptq8-channel",  "gptq2-g32-asym",
+                                          "gptq3-g96-asym", "gptq4-g128-asym", "gptq8-g64-asym"};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        test_dequantise(g, formats[i], 520, 1056);
+        test_reference(g, formats[i], 5, 136, 288);
+    }
+    test_dequantise(g, "ternary-g128", 4608, 3584);
+    test_reference(g, "ternary-g128", 70, 200, 3584);
+    test_gemm(g, "ternary-g128", 1, 4608, 3584);
+    test_gemm(g, "gptq4-g128-asym", 64, 3584, 3584);
+    test_gemm(g, "gptq3-g128", 333, 1032, 992);
+    test_reference_speed(g);
+    test_clocks(g);
+    test_fault(g);
+}
+
+int main(void) {
+    struct gpu g = {.b = &tern_backend_cuda};
+    struct tern_error err = {0};
+    if (g.b->open(0, &g.context, &err) != TERN_OK) {
+        printf("skipped: %s\n", err.text);
+        return EXIT_SKIPPED;
+    }
+    if (run(&g, g.b->info(g.context, &g.info, &err), "device", &err)) {
+        const struct tern_device_info *i = &g.info;
+        printf("%s, sm_%d, %lld SMs, L2 %lld, smem %lld/%lld, regs %lld, threads %lld, blocks %lld, driver %d %s, %d/%d "
+               "MHz, %d W, %s\n",
+               i->name, i->cc, (long long)i->sms, (long long)i->l2_bytes, (long long)i->smem_block_bytes,
+               (long long)i->smem_sm_bytes, (long long)i->regs_sm, (long long)i->threads_sm, (long long)i->blocks_sm,
+               i->driver_version, i->driver_name, i->sm_clock_mhz, i->memory_clock_mhz, i->power_limit_w, i->uuid);
+        tern_str_format(g.arch, sizeof g.arch, "sm_%d", i->cc);
+        if (run(&g, tern_fixed_open(g.context, g.arch, &g.fixed, &err), "fixed kernels", &err))
+            test_all(&g);
+        tern_fixed_close(g.fixed);
+    }
+    g.b->close(g.context);
+    printf("%d passed, %d failed\n", g.passed, g.failed);
+    return g.failed == 0 && g.passed > 0 ? 0 : 1;
+}
