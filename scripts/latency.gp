@@ -10,8 +10,6 @@ HEIGHT = 110 + 330 * ROWS
 load HERE . "style.gp"
 load HERE . "panels.gp"
 
-set format y "%g"
-
 row(v) = (strcol(1) eq SERIES && strcol(2) eq LAYER) ? v : NaN
 known(v, otherwise) = v == v ? v : otherwise
 has(c) = (strcol(1) eq SERIES && column(c) == column(c)) ? 1 : 0
@@ -25,7 +23,7 @@ POINT = PREDICTED ? 6 : 7
 BASE_END = BASE_max > 0 ? 11 : 10
 DEQUANT_END = DEQUANT_max > 0 ? 12 : 11
 # Range and labels of the time axis: whole decades are labelled, and 2 and 5 of each where few decades are seen.
-axis(low, high) = sprintf("set yrange [%g:%g]; set ytics (", low, high) . marks(10.0 ** floor(log10(low)), high, high / low < 60.0) . ")"
+axis(low, high) = sprintf("set yrange [%g:%g]; set ytics (", low, high) . marks(10.0 ** floor(log10(low)), high, high / low < 1000.0) . ")"
 marks(at, high, dense) = at > high ? '"" 1e-9' : \
     (dense ? sprintf('"%g" %g, "%g" %g, "%g" %g, ', at, at, 2 * at, 2 * at, 5 * at, 5 * at) : sprintf('"%g" %g, ', at, at)) . marks(at * 10, high, dense)
 
@@ -45,10 +43,10 @@ do for [I = 1:COUNT] {
         stats DATA skip 1 using (row(known(column(int(C)), $7))) nooutput name "T"
         LOW = (T_min < LOW ? T_min : LOW); HIGH = (T_max > HIGH ? T_max : HIGH)
     }
-    eval axis(LOW / 1.5, HIGH * 1.5)
+    eval axis(LOW / 1.6, HIGH * 1.6)
     eval MTICS
     eval panel(I)
-    set ylabel "time of one launch, µs" offset 1,0
+    set ylabel "time of one launch, µs" offset -1.5,0
     set xlabel "batch size M" offset 0,0.5
     plot DATA skip 1 using 6:(row($13)) with lines linecolor rgb GREY linewidth 2 dashtype 3, \
          for [C = 12:DEQUANT_END] DATA skip 1 using 6:(row(column(C))) with linespoints linecolor rgb GREEN linewidth 1.5 dashtype 4 pointtype 8 pointsize 0.8, \

@@ -22,6 +22,11 @@ colour(i) = int(word(COLOURS, 1 + (i - 1) % words(COLOURS)))
 filled(i) = int(word("7 5 9 13 11 15", 1 + (i - 1) % 6))
 open(i)   = filled(i) - 1
 
+set dashtype 2 (6,4)
+set dashtype 3 (1.5,4)
+set dashtype 4 (7,3,1.5,3)
+set dashtype 5 (3,3)
+
 set border 3 linecolor rgb QUIET linewidth 1
 set tics nomirror textcolor rgb INK
 set grid linecolor rgb GRID linetype 1 linewidth 1

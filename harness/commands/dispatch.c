@@ -109,7 +109,8 @@ static enum tern_status print_one(const char *text, const struct bindings *b, st
     return status;
 }
 
-enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err) {
+enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out,
+                                      struct tern_error *err) {
     struct bindings b = {0};
     struct tern_format format;
     memset(out, 0, sizeof *out);
@@ -123,8 +124,8 @@ enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern
     const struct {
         const char *text;
         struct tern_str *into;
-    } parts[] = {{row->grid[0], &out->grid[0]}, {row->grid[1], &out->grid[1]},     {row->grid[2], &out->grid[2]},
-                 {row->block, &out->block},     {row->smem, &out->smem},           {row->workspace, &out->workspace},
+    } parts[] = {{row->grid[0], &out->grid[0]}, {row->grid[1], &out->grid[1]}, {row->grid[2], &out->grid[2]},
+                 {row->block, &out->block},     {row->smem, &out->smem},       {row->workspace, &out->workspace},
                  {row->cluster, &out->cluster}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++)
         status = print_one(parts[i].text, &b, parts[i].into, err);

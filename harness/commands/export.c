@@ -86,7 +86,8 @@ static enum tern_status copy_cubin(struct tern_cache *cache, const char *dir, co
 }
 
 /* Copies each distinct cubin of the rows; what is missing is counted and told, not an error: the header stands by itself. */
-static enum tern_status copy_cubins(const struct export_options *o, const struct tern_results *rows, struct tern_error *err) {
+static enum tern_status copy_cubins(const struct export_options *o, const struct tern_results *rows,
+                                    struct tern_error *err) {
     struct tern_str path = {0}, kernels = {0};
     struct tern_cache *cache = NULL;
     struct tern_strs hashes = {0};
@@ -125,8 +126,8 @@ out:
 }
 
 /* Turns the rows' launch expressions into C and writes the header. */
-static enum tern_status write_header(const struct export_options *o, const struct tern_results *rows, const struct tern_gpu *gpu,
-                                     struct tern_error *err) {
+static enum tern_status write_header(const struct export_options *o, const struct tern_results *rows,
+                                     const struct tern_gpu *gpu, struct tern_error *err) {
     struct tern_export_launch *launches = tern_alloc_zero(rows->count, sizeof *launches);
     char abi_path[4096], *abi = NULL;
     size_t abi_bytes = 0;
@@ -174,4 +175,5 @@ static enum tern_status export_run(int argc, char **argv, struct tern_error *err
     return status;
 }
 
-const struct tern_command tern_command_export = {"export", "write the dispatch table as a C header", export_run, export_help};
+const struct tern_command tern_command_export = {"export", "write the dispatch table as a C header", export_run,
+                                                 export_help};

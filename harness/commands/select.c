@@ -55,7 +55,12 @@ static enum tern_status parse(int argc, char **argv, struct select_options *o, s
     enum tern_status status = tern_options_parse(options, SELECT_OPTION_COUNT, argc, argv, unused, 0, &count, err);
     if (status)
         return status;
-    const char *missing = !o->gpu ? "--gpu" : !o->format ? "--format" : o->m < 0 ? "--m" : o->n < 0 ? "--n" : o->k < 0 ? "--k" : NULL;
+    const char *missing = !o->gpu      ? "--gpu"
+                          : !o->format ? "--format"
+                          : o->m < 0   ? "--m"
+                          : o->n < 0   ? "--n"
+                          : o->k < 0   ? "--k"
+                                       : NULL;
     if (missing) {
         tern_error_set(err, TERN_USAGE, "select needs %s", missing);
         tern_error_hint(err, "for example: tune select --gpu h200 --format ternary-g128 --m 5 --n 37888 --k 3584");
@@ -91,7 +96,9 @@ static void print_text(const struct answer *a) {
                row->baseline[0] ? row->baseline : "no baseline", row->baseline_us);
 }
 
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
 
 static void print_json(const struct answer *a) {
     const struct tern_result *row = a->row;
@@ -153,5 +160,5 @@ out:
     return status;
 }
 
-const struct tern_command tern_command_select = {"select", "print what the dispatch table answers for one problem", select_run,
-                                                 select_help};
+const struct tern_command tern_command_select = {"select", "print what the dispatch table answers for one problem",
+                                                 select_run, select_help};

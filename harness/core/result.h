@@ -18,12 +18,12 @@ struct tern_result {
     int64_t m, n, k;
     int64_t layer_count; /* how often the layer occurs in the model */
     char template_name[40], layout[32];
-    char params[256];    /* "BLOCK_M=16 STAGES=4 ...": declared order */
+    char params[256]; /* "BLOCK_M=16 STAGES=4 ...": declared order */
     double us, us_lo, us_hi;
-    double p_best;       /* probability that no other finalist is faster */
-    char baseline[40];   /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
+    double p_best;     /* probability that no other finalist is faster */
+    char baseline[40]; /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
     double baseline_us;
-    double dequant_us;   /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
+    double dequant_us;                      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
     double speedup, speedup_lo, speedup_hi; /* baseline / winner */
     double limit_us, pct_of_limit;          /* 100 * limit / us */
     double predicted_us;                    /* cost model */

@@ -21,11 +21,10 @@ static const char page_style[] =
     ".quiet { color: #57606a; }\n"
     ".planned { border-left: .4rem solid #d55e00; background: #fff4ec; padding: .75rem 1rem; margin: 1rem 0; max-width: "
     "none; }\n"
-    ".facts { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; list-style: none; }\n"
-    ".facts li { border: 1px solid #d5dae0; border-radius: .5rem; padding: .5rem .9rem; min-width: 9rem; flex: 1 1 9rem; }\n"
-    ".facts b { display: block; font-size: 1.35rem; line-height: 1.3; }\n"
+    ".facts { font-size: 1rem; }\n"
+    ".facts td { font-weight: 600; }\n"
     ".wide { overflow-x: auto; -webkit-overflow-scrolling: touch; }\n"
-    "img { display: block; width: 100%; min-width: 36rem; height: auto; }\n"
+    "img { display: block; width: 100%; min-width: 44rem; height: auto; }\n"
     "table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; white-space: nowrap; }\n"
     "th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e6e9ed; }\n"
     "th { position: sticky; top: 0; background: #f3f5f7; }\n"
@@ -40,7 +39,7 @@ static const char page_style[] =
 /* Numbers sort as numbers, unknown ones last; text sorts as text. */
 static const char page_script[] =
     "<script>\n"
-    "for (const table of document.querySelectorAll('table')) {\n"
+    "for (const table of document.querySelectorAll('.table table')) {\n"
     "  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];\n"
     "  heads.forEach((head, column) => head.querySelector('button').addEventListener('click', () => {\n"
     "    const down = head.getAttribute('aria-sort') === 'ascending';\n"
@@ -149,27 +148,31 @@ static double mean_speedup(const struct report_model *model, const char *series,
     return count ? exp(sum / (double)count) : (double)NAN;
 }
 
+/* Mean speed-ups, a line a format; nothing where nothing was measured. */
 static void add_facts(struct tern_str *out, const struct report_model *model) {
     static const struct {
         const char *name;
         int64_t low, high;
     } ranges[] = {{"M = 1", 1, 1}, {"M = 2 to 64", 2, 64}, {"M above 64", 65, INT64_MAX}};
-    tern_str_printf(out, "<ul class=\"facts\">\n<li><b>%zu</b>problems</li>\n", model->count);
-    for (size_t s = 0; s < model->series.count; s++) {
-        for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
-            double mean = mean_speedup(model, model->series.items[s], ranges[r].low, ranges[r].high);
-            if (!isfinite(mean))
-                continue;
-            tern_str_printf(out, "<li><b>%.2f×</b>", mean);
-            add_escaped(out, model->series.items[s]);
-            tern_str_printf(out, ", %s</li>\n", ranges[r].name);
-        }
+    const size_t range_count = sizeof ranges / sizeof ranges[0];
+    tern_str_printf(out, "<p>%zu problems.", model->count);
+    if (!model->has_speedup) {
+        tern_str_append(out, "</p>\n");
+        return;
     }
-    tern_str_append(out, "</ul>\n");
-    if (model->has_speedup)
-        tern_str_append(
-            out, "<p class=\"quiet\">Speed-ups are geometric means over the layers, against the fastest FP16 cuBLASLt "
-                 "answer for the same problem.</p>\n");
+    tern_str_append(out,
+                    " Geometric mean over the layers of the speed-up against the fastest FP16 cuBLASLt answer for the same "
+                    "problem:</p>\n<div class=\"wide\"><table class=\"facts\">\n<tr><th class=\"t\">format</th>");
+    for (size_t r = 0; r < range_count; r++)
+        tern_str_printf(out, "<th>%s</th>", ranges[r].name);
+    tern_str_append(out, "</tr>\n");
+    for (size_t s = 0; s < model->series.count; s++) {
+        add_element(out, "<tr><td class=\"t\">", model->series.items[s], "</td>");
+        for (size_t r = 0; r < range_count; r++)
+            add_number(out, "", mean_speedup(model, model->series.items[s], ranges[r].low, ranges[r].high), "×");
+        tern_str_append(out, "</tr>\n");
+    }
+    tern_str_append(out, "</table></div>\n");
 }
 
 static void add_pictures(struct tern_str *out, const struct report *report, size_t model) {

@@ -1,0 +1,384 @@
+/* Tests of the exported header: it compiles as C99 and C++11 with every warning an error, answers what `tune select`
+ * answers, and has the same bytes whatever the order of the rows. With --write-database PATH [planned] it writes the
+ * database of invented rows that the scripts in tests/e2e read. */
+#include "output_fixture_db.h"
+
+#include "commands/commands.h"
+#include "commands/dispatch.h"
+#include "core/file.h"
+#include "core/random.h"
+#include "output/select.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PROBLEMS 3000
+#define H200_SMS 132
+
+static const char CALLER[] =
+    "#define TERN_DISPATCH_IMPLEMENTATION\n"
+    "#include \"tern_dispatch.h\"\n"
+    "#include \"tern_dispatch.h\"\n"
+    "#include <stdio.h>\n"
+    "int main(void) {\n"
+    "    char format[64];\n"
+    "    long m, n, k;\n"
+    "    while (scanf(\"%63s %ld %ld %ld\", format, &m, &n, &k) == 4) {\n"
+    "        struct tern_choice c = tern_select(format, m, n, k);\n"
+    "        printf(\"%s %d\", tern_match_name(c.match), c.use_cublas);\n"
+    "        if (c.kernel)\n"
+    "            printf(\" %s %s %s %s %ld %ld %ld %ld %ld %ld %ld %ld %ld %ld\", c.kernel->template_name, "
+    "c.kernel->params,\n"
+    "                   c.kernel->format, c.kernel->layout, (long)c.grid[0], (long)c.grid[1], (long)c.grid[2], "
+    "(long)c.block,\n"
+    "                   (long)c.cluster, (long)c.smem_bytes, (long)c.workspace_bytes, (long)c.tuned_m, (long)c.tuned_n,\n"
+    "                   (long)c.tuned_k);\n"
+    "        printf(\"\\n\");\n"
+    "    }\n"
+    "    return tern_kernel_count() > 0 && tern_kernel_at(0) && !tern_kernel_at(tern_kernel_count()) ? 0 : 1;\n"
+    "}\n";
+
+struct fixture {
+    char dir[64];
+    struct tern_results rows;
+};
+
+static char *path_in(const struct fixture *f, const char *name) {
+    struct tern_str path = {0};
+    tern_str_printf(&path, "%s/%s", f->dir, name);
+    return path.data;
+}
+
+static void write_text(const struct fixture *f, const char *name, const char *text, size_t length) {
+    char *path = path_in(f, name);
+    struct tern_error err = {0};
+    assert_int_equal(tern_file_write(path, text, length, &err), TERN_OK);
+    free(path);
+}
+
+static char *read_text(const struct fixture *f, const char *name) {
+    char *path = path_in(f, name), *text = NULL;
+    size_t length = 0;
+    struct tern_error err = {0};
+    assert_int_equal(tern_file_read(path, &text, &length, &err), TERN_OK);
+    free(path);
+    return text;
+}
+
+/* Runs a program in the fixture's folder; stdin and stdout are files there, or untouched. Returns its exit code. */
+static int run_program(const struct fixture *f, const char *in, const char *out, char *const argv[]) {
+    int status = -1;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (chdir(f->dir))
+            _exit(126);
+        if (in && dup2(open(in, O_RDONLY), 0) < 0)
+            _exit(126);
+        if (out && dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644), 1) < 0)
+            _exit(126);
+        alarm(60);
+        execvp(argv[0], argv);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Runs a command of the program in this process, its stdout into the folder's file "stdout". */
+static enum tern_status run_command(const struct fixture *f, const struct tern_command *command, const char *words,
+                                    struct tern_error *err) {
+    struct tern_strs list = {0};
+    char *out = path_in(f, "stdout");
+    tern_strs_split(&list, words, ' ');
+    fflush(stdout);
+    int saved = dup(1), file = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(file, 1);
+    enum tern_status status = command->run((int)list.count, list.items, err);
+    fflush(stdout);
+    dup2(saved, 1);
+    close(saved);
+    close(file);
+    tern_strs_free(&list);
+    free(out);
+    return status;
+}
+
+static enum tern_status export_to(const struct fixture *f, const char *db, const char *dir, const char *more,
+                                  struct tern_error *err) {
+    char words[512];
+    tern_str_format(words, sizeof words, "export --gpu h200 --db %s/%s -o %s/%s %s", f->dir, db, f->dir, dir, more);
+    return run_command(f, &tern_command_export, words, err);
+}
+
+/* A shape tuned at M = 1, 3, 100 only: between them, several passes of the smaller kernel may be the cheaper choice, and one
+ * kernel takes only part of the range. */
+static void add_sparse_shape(struct tern_results *rows) {
+    static const struct {
+        int64_t m, max_m;
+        double us;
+    } tuned[] = {{1, 16, 2.0}, {3, 50, 5.5}, {100, 4096, 120.0}};
+    for (size_t i = 0; i < 3; i++) {
+        struct tern_result row = fixture_row("ternary-g128", "lm_head", 1024, 1024, 1, tuned[i].m, 2.125, false);
+        row.us = tuned[i].us, row.us_lo = tuned[i].us, row.us_hi = tuned[i].us, row.max_m = tuned[i].max_m;
+        tern_results_add(rows, &row);
+    }
+}
+
+static int set_up(void **state) {
+    struct fixture *f = tern_alloc_zero(1, sizeof *f);
+    struct tern_error err = {0};
+    tern_str_copy(f->dir, sizeof f->dir, "/tmp/tern-export-XXXXXX");
+    if (!mkdtemp(f->dir))
+        return -1;
+    fixture_results(&f->rows, false);
+    add_sparse_shape(&f->rows);
+    char *db = path_in(f, "measured.db"), *planned_db = path_in(f, "planned.db");
+    struct tern_results planned = {0};
+    fixture_results(&planned, true);
+    enum tern_status status = fixture_database(db, &f->rows, false, &err);
+    if (!status)
+        status = fixture_database(planned_db, &planned, true, &err);
+    if (!status)
+        status = export_to(f, "measured.db", "out", "", &err);
+    if (status)
+        fprintf(stderr, "%s\n", err.text);
+    tern_results_free(&planned);
+    free(db);
+    free(planned_db);
+    *state = f;
+    return status ? -1 : 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    char *const argv[] = {(char[]){"rm"}, (char[]){"-rf"}, f->dir, NULL};
+    int code = run_program(f, NULL, NULL, argv);
+    tern_results_free(&f->rows);
+    free(f);
+    return code;
+}
+
+static const struct {
+    const char *program, *standard, *file;
+} compilers[] = {{"gcc", "-std=c99", "caller.c"},
+                 {"g++", "-std=c++11", "caller.cpp"},
+                 {"clang", "-std=c99", "caller.c"},
+                 {"clang++", "-std=c++11", "caller.cpp"}};
+#define COMPILER_COUNT (sizeof compilers / sizeof compilers[0])
+
+/* Random problems: tuned and other shapes, M around and beyond the tuned ones, unknown formats. */
+static void write_problems(const struct fixture *f, struct tern_str *expected) {
+    static const char *const formats[] = {"ternary-g128", "gptq4-g128", "ternary-channel"};
+    struct tern_selection_table table = tern_selection_build(&f->rows);
+    struct tern_random r;
+    struct tern_str problems = {0};
+    struct tern_error err = {0};
+    const struct tern_result *sparse = f->rows.rows;
+    while (strcmp(sparse->layer, "lm_head"))
+        sparse++;
+    tern_random_init(&r, 1, "export");
+    for (int i = 0; i < PROBLEMS; i++) {
+        const struct tern_result *like = &f->rows.rows[tern_random_below(&r, f->rows.count)];
+        bool tuned = tern_random_below(&r, 2);
+        const char *format = formats[tern_random_below(&r, 16) ? tern_random_below(&r, 2) : 2];
+        int64_t m = (int64_t)tern_random_below(&r, UINT64_C(2) << tern_random_below(&r, 22));
+        if (tern_random_below(&r, 10) == 0) { /* the sparse shape, rare among the rows */
+            like = sparse;
+            m %= 128;
+        }
+        int64_t n = tuned ? like->n : 8 * (int64_t)(1 + tern_random_below(&r, 16384));
+        int64_t k = tuned ? like->k : 32 * (int64_t)(1 + tern_random_below(&r, 4096));
+        enum tern_selection_match match;
+        struct tern_dispatch_geometry g = {0};
+        const struct tern_result *row = tern_selection_find(&table, NULL, format, m, n, k, &match);
+        tern_str_printf(&problems, "%s %lld %lld %lld\n", format, (long long)m, (long long)n, (long long)k);
+        tern_str_printf(expected, "%s %d", tern_selection_match_name(match), row ? tern_selection_use_cublas(row) : m > 0);
+        if (row) {
+            assert_int_equal(tern_dispatch_geometry(row, m, n, k, H200_SMS, &g, &err), TERN_OK);
+            tern_str_printf(expected, " %s %s %s %s %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld", row->template_name,
+                            row->params, row->format, row->layout, (long long)g.grid[0], (long long)g.grid[1],
+                            (long long)g.grid[2], (long long)g.block, (long long)g.cluster, (long long)g.smem_bytes,
+                            (long long)g.workspace_bytes, (long long)row->m, (long long)row->n, (long long)row->k);
+        }
+        tern_str_append(expected, "\n");
+    }
+    write_text(f, "problems", problems.data, problems.length);
+    tern_str_free(&problems);
+    tern_selection_free(&table);
+}
+
+static void header_compiles_and_answers_as_select(void **state) {
+    const struct fixture *f = *state;
+    struct tern_str expected = {0};
+    size_t compiled = 0;
+    write_text(f, "caller.c", CALLER, sizeof CALLER - 1);
+    write_text(f, "caller.cpp", CALLER, sizeof CALLER - 1);
+    write_problems(f, &expected);
+    static const char *const kinds[] = {"exact", "between", "near", "default", "none"};
+    for (size_t i = 0; i < 5; i++)
+        assert_non_null(strstr(expected.data, kinds[i]));
+    for (size_t i = 0; i < COMPILER_COUNT; i++) {
+        char program[16], standard[16], file[16], found[256];
+        if (!tern_file_find_program(compilers[i].program, found, sizeof found))
+            continue;
+        tern_str_copy(program, sizeof program, compilers[i].program);
+        tern_str_copy(standard, sizeof standard, compilers[i].standard);
+        tern_str_copy(file, sizeof file, compilers[i].file);
+        char *const compile[] = {program,
+                                 standard,
+                                 (char[]){"-Wall"},
+                                 (char[]){"-Wextra"},
+                                 (char[]){"-Wpedantic"},
+                                 (char[]){"-Werror"},
+                                 (char[]){"-Iout"},
+                                 file,
+                                 (char[]){"-o"},
+                                 (char[]){"caller"},
+                                 NULL};
+        char *const run[] = {(char[]){"./caller"}, NULL};
+        assert_int_equal(run_program(f, NULL, NULL, compile), 0);
+        assert_int_equal(run_program(f, "problems", "answers", run), 0);
+        char *answers = read_text(f, "answers");
+        assert_string_equal(answers, expected.data);
+        free(answers);
+        compiled++;
+    }
+    assert_true(compiled >= 2); /* the build needs gcc and g++ itself */
+    tern_str_free(&expected);
+}
+
+static void select_command_prints_the_same_choice(void **state) {
+    const struct fixture *f = *state;
+    struct tern_error err = {0};
+    char words[512], line[64];
+    struct tern_dispatch_geometry g;
+    enum tern_selection_match match;
+    struct tern_selection_table table = tern_selection_build(&f->rows);
+    const struct tern_result *row = tern_selection_find(&table, NULL, "ternary-g128", 5, 37888, 3584, &match);
+    assert_non_null(row);
+    assert_int_equal(tern_dispatch_geometry(row, 5, 37888, 3584, H200_SMS, &g, &err), TERN_OK);
+    tern_str_format(words, sizeof words,
+                    "select --gpu h200 --db %s/measured.db --format ternary-g128 --m 5 --n 37888 --k 3584", f->dir);
+    assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_OK);
+    char *text = read_text(f, "stdout");
+    tern_str_format(line, sizeof line, "grid       %lld %lld %lld\n", (long long)g.grid[0], (long long)g.grid[1],
+                    (long long)g.grid[2]);
+    assert_non_null(strstr(text, "match      between\n"));
+    assert_non_null(strstr(text, line));
+    assert_non_null(strstr(text, row->params));
+    free(text);
+    tern_str_format(words, sizeof words,
+                    "select --gpu h200 --db %s/measured.db --format ternary-channel --m 5 --n 64 --k 64", f->dir);
+    assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_FAILED);
+    tern_selection_free(&table);
+}
+
+static void same_rows_give_the_same_bytes(void **state) {
+    const struct fixture *f = *state;
+    struct tern_error err = {0};
+    struct tern_results reversed = {0};
+    char *db = path_in(f, "reversed.db");
+    for (size_t i = f->rows.count; i-- > 0;)
+        tern_results_add(&reversed, &f->rows.rows[i]);
+    assert_int_equal(fixture_database(db, &reversed, false, &err), TERN_OK);
+    assert_int_equal(export_to(f, "measured.db", "again", "--shapes qwen7b", &err), TERN_OK);
+    assert_int_equal(export_to(f, "reversed.db", "other", "", &err), TERN_OK);
+    char *first = read_text(f, "out/tern_dispatch.h"), *again = read_text(f, "again/tern_dispatch.h"),
+         *other = read_text(f, "other/tern_dispatch.h");
+    assert_string_equal(first, again);
+    assert_string_equal(first, other);
+    assert_non_null(strstr(first, "#define TERN_DISPATCH_PLANNED 0"));
+    free(first);
+    free(again);
+    free(other);
+    free(db);
+    tern_results_free(&reversed);
+}
+
+static void planned_rows_are_refused_unless_allowed(void **state) {
+    const struct fixture *f = *state;
+    struct tern_error err = {0};
+    char *header = path_in(f, "planned/tern_dispatch.h");
+    assert_int_equal(export_to(f, "planned.db", "planned", "", &err), TERN_FAILED);
+    assert_non_null(strstr(err.hint, "--allow-planned"));
+    assert_false(tern_file_exists(header));
+    assert_int_equal(export_to(f, "planned.db", "planned", "--allow-planned", &err), TERN_OK);
+    char *text = read_text(f, "planned/tern_dispatch.h");
+    assert_non_null(strstr(text, "#define TERN_DISPATCH_PLANNED 1"));
+    assert_non_null(strstr(text, "NOT MEASURED"));
+    assert_non_null(strstr(text, "not measured */") ? text : strstr(text, "not measured, limit"));
+    assert_null(strstr(text, "nan"));
+    free(text);
+    free(header);
+}
+
+static void bad_requests_are_refused(void **state) {
+    const struct fixture *f = *state;
+    struct tern_error err = {0};
+    assert_int_equal(export_to(f, "absent.db", "bad", "", &err), TERN_USAGE);
+    assert_non_null(strstr(err.text, "absent.db"));
+    assert_int_equal(export_to(f, "measured.db", "bad", "--shapes llama3-8b", &err), TERN_USAGE);
+    assert_non_null(strstr(err.hint, "qwen7b"));
+    assert_true(export_to(f, "measured.db", "measured.db/sub", "", &err) != TERN_OK);
+    assert_non_null(strstr(err.text, "measured.db"));
+    char words[256];
+    tern_str_format(words, sizeof words, "export --db %s/measured.db -o %s/bad", f->dir, f->dir);
+    assert_int_equal(run_command(f, &tern_command_export, words, &err), TERN_USAGE);
+    assert_non_null(strstr(err.text, "--gpu"));
+}
+
+/* Rows that try to break out of literals and comments. */
+static void text_is_escaped(void **state) {
+    struct tern_results rows = {0};
+    struct tern_str text = {0};
+    struct tern_error err = {0};
+    (void)state;
+    struct tern_result row = fixture_row("ternary-g128", "x */ int y; /*", 64, 64, 1, 1, 2.0, false);
+    tern_str_copy(row.entry, sizeof row.entry, "a\"b\\c?\?/\n");
+    tern_str_copy(row.baseline, sizeof row.baseline, "b*/");
+    tern_results_add(&rows, &row);
+    struct tern_export_launch launch = {0};
+    const struct tern_export input = {&rows, &launch, "GPU */ x", 1, "", false};
+    assert_int_equal(tern_export_text(&input, &text, &err), TERN_OK);
+    assert_non_null(strstr(text.data, "\"a\\042b\\134c\\077\\077/\\012\""));
+    assert_null(strstr(text.data, "int y; */"));
+    assert_null(strstr(text.data, "x */ int"));
+    assert_null(strstr(text.data, "GPU */"));
+    tern_str_free(&text);
+    tern_results_free(&rows);
+}
+
+static int write_database(const char *path, bool planned) {
+    struct tern_results rows = {0};
+    struct tern_error err = {0};
+    fixture_results(&rows, planned);
+    enum tern_status status = fixture_database(path, &rows, planned, &err);
+    if (status)
+        fprintf(stderr, "%s\n", err.text);
+    tern_results_free(&rows);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(header_compiles_and_answers_as_select),
+        cmocka_unit_test(select_command_prints_the_same_choice),
+        cmocka_unit_test(same_rows_give_the_same_bytes),
+        cmocka_unit_test(planned_rows_are_refused_unless_allowed),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(text_is_escaped),
+    };
+    if (argc >= 3 && !strcmp(argv[1], "--write-database"))
+        return write_database(argv[2], argc > 3);
+    return cmocka_run_group_tests_name("export", tests, set_up, tear_down);
+}
