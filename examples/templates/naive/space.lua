@@ -7,7 +7,7 @@ return {
     bits = { 2, 3, 4, 8 },
     activation = "f16",
     min_cc = 75,
-    m = { 1, 1048576 },
+    m = { 1, 65535 },
     layout = "frag16x128",
     unit = "f32",
     entry = "tern_naive",

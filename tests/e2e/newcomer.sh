@@ -1,0 +1,55 @@
+#!/bin/bash
+# A newcomer adds a template by adding one folder: copies examples/templates/naive into an otherwise untouched home and asks `tune verify`
+# for it by name. Fails if the name is known before, if it is not after, or if verification lets a broken copy pass.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+root=$PWD
+tune=${TUNE:-$root/build/tune}
+bad=0
+
+check() { # name, condition's exit code
+    if [ "$2" -eq 0 ]; then
+        echo "ok $1"
+    else
+        echo "not ok $1"
+        sed 's/^/    /' "$home/log" | tail -20
+        bad=1
+    fi
+}
+
+if ! command -v g++ >/dev/null && ! command -v clang++ >/dev/null; then
+    echo "no C++ compiler for the emulator"
+    exit 77
+fi
+
+home=$(mktemp -d) || exit 1
+trap 'rm -rf "$home"' EXIT
+mkdir "$home/templates" || exit 1
+for entry in configs kernels scripts harness; do
+    [ -e "$root/$entry" ] && ln -s "$root/$entry" "$home/$entry"
+done
+for entry in "$root"/templates/*; do
+    ln -s "$entry" "$home/templates/"
+done
+export TERN_HOME=$home
+
+verify() { timeout -k 5 300 "$tune" verify --backend emu --templates naive >"$home/log" 2>&1; }
+
+verify
+[ $? -eq 2 ]
+check "the name is unknown before the folder is there" $?
+
+cp -r examples/templates/naive "$home/templates/naive"
+verify
+check "the folder alone makes it known, compiled and right" $?
+grep -q naive "$home/log"
+check "the report names it" $?
+
+# The same with a wrong zero point: what was verified above must have been verified.
+sed -i 's/- zero)/- zero - 1)/' "$home/templates/naive/kernel.cu"
+! cmp -s examples/templates/naive/kernel.cu "$home/templates/naive/kernel.cu" || exit 1
+verify
+[ $? -eq 1 ]
+check "a wrong kernel is found wrong" $?
+
+exit $bad
