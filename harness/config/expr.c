@@ -264,12 +264,12 @@ static enum tern_status bad_value(const struct tern_expr_scope *s, const struct 
 /* a / b and a % b truncate as in C; ceil_div rounds up and wants b > 0. The caller has no overflow left to check. */
 static enum tern_status divide(const struct tern_expr_scope *s, const struct tern_expr_node *n, int64_t a, int64_t b,
                                int64_t *value) {
+    if (n->kind == KIND_CEIL_DIV && b < 0)
+        return bad_value(s, n, "ceil_div by a negative number");
     if (b == 0)
         return bad_value(s, n, "division by zero");
     if (a == INT64_MIN && b == -1)
         return bad_value(s, n, "overflow of 64 bits");
-    if (n->kind == KIND_CEIL_DIV && b < 0)
-        return bad_value(s, n, "ceil_div by a negative number");
     int64_t quotient = a / b, rest = a % b;
     *value = n->kind == KIND_DIV ? quotient : n->kind == KIND_MOD ? rest : quotient + (rest > 0);
     return TERN_OK;

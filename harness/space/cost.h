@@ -6,18 +6,21 @@
 
 /* Bytes one launch must move at least: packed codes + scales + zeros, x once, y once. */
 double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, int64_t k);
-/* Limit of a problem in microseconds: max(cold read time of its bytes, 2MNK / peak rate of f16 tensor cores, shortest launch). */
+/* Limit of a problem in microseconds: max(cold read time of its bytes, 2MNK / peak rate of f16 tensor cores, shortest
+ * launch). */
 double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k);
 
 struct tern_resources { /* from the compiler; zero when not built yet */
     int64_t registers, static_smem_bytes, spill_bytes;
 };
-/* Blocks of one candidate that fit on a multiprocessor: registers in units of 256 a warp from the warp's quarter of the file, shared
- * memory in units of 128 bytes with 1 KiB reserved a block (compute capability >= 8.0). 0: cannot launch. */
-int64_t tern_cost_occupancy(const struct tern_gpu *gpu, const struct tern_geometry *geometry, const struct tern_resources *resources);
-/* Predicted time: roofline time / efficiency prior, wave quantisation, tail tiles, too few bytes in flight, spills. A prior for ordering
- * and for planned rows, not a claim. INFINITY if it cannot launch. */
-double tern_cost_predict_us(const struct tern_gpu *gpu, const struct tern_candidate *c, const struct tern_problem_shape *problem,
-                            const struct tern_geometry *geometry, const struct tern_resources *resources);
+/* Blocks of one candidate that fit on a multiprocessor: registers in units of 256 a warp from the warp's quarter of the
+ * file, shared memory in units of 128 bytes with 1 KiB reserved a block (compute capability >= 8.0). 0: cannot launch. */
+int64_t tern_cost_occupancy(const struct tern_gpu *gpu, const struct tern_geometry *geometry,
+                            const struct tern_resources *resources);
+/* Predicted time: roofline time / efficiency prior, wave quantisation, tail tiles, too few bytes in flight, spills. A prior
+ * for ordering and for planned rows, not a claim. INFINITY if it cannot launch. */
+double tern_cost_predict_us(const struct tern_gpu *gpu, const struct tern_candidate *c,
+                            const struct tern_problem_shape *problem, const struct tern_geometry *geometry,
+                            const struct tern_resources *resources);
 
 #endif

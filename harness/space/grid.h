@@ -1,4 +1,5 @@
-/* The parameter grid of a template: enumeration, constraints with counted reasons, launch geometry, text form of candidates. */
+/* The parameter grid of a template: enumeration, constraints with counted reasons, launch geometry, text form of candidates.
+ */
 #ifndef TERN_SPACE_GRID_H
 #define TERN_SPACE_GRID_H
 
@@ -25,8 +26,8 @@ struct tern_exclusions {
     size_t count;
 };
 
-/* Appends every candidate of `t` that is valid for the problem, the default candidate first if valid. Also checks the hardware
- * limits known before compiling: threads a block <= 1024, shared memory <= gpu->smem_block_bytes, grid limits. */
+/* Appends every candidate of `t` that is valid for the problem, the default candidate first if valid. Also checks the
+ * hardware limits known before compiling: threads a block <= 1024, shared memory <= gpu->smem_block_bytes, grid limits. */
 enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct tern_problem_shape *problem,
                                      const struct tern_gpu *gpu, struct tern_candidates *out, struct tern_exclusions *why,
                                      struct tern_error *err);
@@ -34,7 +35,8 @@ void tern_candidates_free(struct tern_candidates *list);
 
 /* "BLOCK_M=16 STAGES=4": declared order; and back. */
 void tern_candidate_text(const struct tern_candidate *c, char *out, size_t size);
-enum tern_status tern_candidate_parse(const struct tern_template *t, const char *text, struct tern_candidate *c, struct tern_error *err);
+enum tern_status tern_candidate_parse(const struct tern_template *t, const char *text, struct tern_candidate *c,
+                                      struct tern_error *err);
 bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_candidate *b);
 
 struct tern_geometry {
@@ -42,12 +44,12 @@ struct tern_geometry {
     int64_t smem_bytes, workspace_bytes;
 };
 /* Evaluates the launch expressions; errors name the expression. M = 0 gives grid 0. */
-enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const struct tern_problem_shape *problem, int64_t sms,
-                                         struct tern_geometry *out, struct tern_error *err);
+enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const struct tern_problem_shape *problem,
+                                         int64_t sms, struct tern_geometry *out, struct tern_error *err);
 
-/* Source text that defines a candidate for a format: constexpr integers for each parameter, then BITS, ZERO (constant zero point
- * of sym formats), HAS_ZEROS (0/1), GROUP (k per group; 0: one scale a row). Prepended to kernel.cu for NVRTC and the emulator;
- * ends with a #line directive. */
+/* Source text that defines a candidate for a format: constexpr integers for each parameter, then BITS, ZERO (constant zero
+ * point of sym formats), HAS_ZEROS (0/1), GROUP (k per group; 0: one scale a row). Prepended to kernel.cu for NVRTC and the
+ * emulator; ends with a #line directive. */
 void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_format *format, struct tern_str *out);
 
 #endif

@@ -19,9 +19,10 @@ struct tern_store;
 
 enum tern_store_mode { TERN_STORE_READ, TERN_STORE_WRITE /* created if missing; takes the writer's lock for the process */ };
 
-/* TERN_INTERNAL: not SQLite, newer schema, read-only, disk full; TERN_INTERNAL with a hint naming the holder's pid when another
- * run holds the writer's lock; TERN_USAGE when a database to be read does not exist. */
-enum tern_status tern_store_open(const char *path, enum tern_store_mode mode, struct tern_store **store, struct tern_error *err);
+/* TERN_INTERNAL: not SQLite, newer schema, read-only, disk full; TERN_INTERNAL with a hint naming the holder's pid when
+ * another run holds the writer's lock; TERN_USAGE when a database to be read does not exist. */
+enum tern_status tern_store_open(const char *path, enum tern_store_mode mode, struct tern_store **store,
+                                 struct tern_error *err);
 void tern_store_close(struct tern_store *store);
 /* "3.40.1", of the SQLite that is linked. */
 const char *tern_store_sqlite_version(void);
@@ -32,54 +33,62 @@ struct tern_store_device {
     int64_t sms, l2_bytes, memory_bytes;
     bool real; /* false: a description only */
 };
-enum tern_status tern_store_device(struct tern_store *s, const struct tern_store_device *d, int64_t *id, struct tern_error *err);
+enum tern_status tern_store_device(struct tern_store *s, const struct tern_store_device *d, int64_t *id,
+                                   struct tern_error *err);
 
 struct tern_store_problem {
     char format[40], op[16];
     int64_t m, n, k;
 };
-enum tern_status tern_store_problem(struct tern_store *s, const struct tern_store_problem *p, int64_t *id, struct tern_error *err);
+enum tern_status tern_store_problem(struct tern_store *s, const struct tern_store_problem *p, int64_t *id,
+                                    struct tern_error *err);
 
 /* One invocation of the program. */
-enum tern_status tern_store_run_begin(struct tern_store *s, int64_t device, const char *command_line, const char *tern_version,
-                                      uint64_t seed, int64_t *run, struct tern_error *err);
+enum tern_status tern_store_run_begin(struct tern_store *s, int64_t device, const char *command_line,
+                                      const char *tern_version, uint64_t seed, int64_t *run, struct tern_error *err);
 enum tern_status tern_store_run_end(struct tern_store *s, int64_t run, int exit_code, struct tern_error *err);
 
-/* A build: candidate compiled for one architecture, keyed by content (design: preprocessed source, parameters, flags, NVRTC, arch). */
+/* A build: candidate compiled for one architecture, keyed by content (design: preprocessed source, parameters, flags, NVRTC,
+ * arch). */
 struct tern_store_build {
     int64_t id;
-    char key[TERN_HASH_CHARS], template_name[40], template_hash[TERN_HASH_CHARS], format[40], params[256], arch[16], nvrtc[32];
+    char key[TERN_HASH_CHARS], template_name[40], template_hash[TERN_HASH_CHARS], format[40], params[256], arch[16],
+        nvrtc[32];
     enum tern_outcome outcome; /* OK or COMPILE, TIMEOUT, CRASH */
     char cubin_hash[TERN_HASH_CHARS];
     int64_t cubin_bytes, registers, static_smem_bytes, spill_bytes;
     double seconds;
     char *log; /* compiler log; not owned on insert; NULL on lookup */
 };
-enum tern_status tern_store_build_find(struct tern_store *s, const char *key, struct tern_store_build *out, bool *found, struct tern_error *err);
-enum tern_status tern_store_build_put(struct tern_store *s, struct tern_store_build *build, struct tern_error *err); /* fills id */
+enum tern_status tern_store_build_find(struct tern_store *s, const char *key, struct tern_store_build *out, bool *found,
+                                       struct tern_error *err);
+enum tern_status tern_store_build_put(struct tern_store *s, struct tern_store_build *build,
+                                      struct tern_error *err); /* fills id */
 
 /* A trial, journalled: begin commits `running`, finish replaces it. */
 struct tern_store_trial {
     int64_t id, run, device, problem, build;
-    char policy[64];  /* "graph/cold" ... part of the identity of a measurement */
-    char stage[16];   /* "verify", "screen", "final" */
+    char policy[64]; /* "graph/cold" ... part of the identity of a measurement */
+    char stage[16];  /* "verify", "screen", "final" */
     enum tern_outcome outcome;
-    char detail[512]; /* why, first mismatch, last output of a dead worker */
+    char detail[512];                      /* why, first mismatch, last output of a dead worker */
     double predicted_us, us, us_lo, us_hi; /* NAN when not measured */
     int64_t sample_count;
     int sm_mhz;
 };
-enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t, struct tern_error *err); /* fills id */
+enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t,
+                                        struct tern_error *err); /* fills id */
 enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
                                          size_t sample_count, struct tern_error *err);
 /* Finished trial of the same identity (device, problem, build, policy, stage), newest; for resume. */
-enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build, const char *policy,
-                                       const char *stage, struct tern_store_trial *out, bool *found, struct tern_error *err);
-/* Turns trials left `running` by a dead run into `crash` ("interrupted"), and quarantines a build interrupted or crashed twice
- * on the same problem. Returns how many were found. Called once after opening for a run. */
+enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
+                                       const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
+                                       struct tern_error *err);
+/* Turns trials left `running` by a dead run into `crash` ("interrupted"), and quarantines a build interrupted or crashed
+ * twice on the same problem. Returns how many were found. Called once after opening for a run. */
 enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err);
-enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build, bool *quarantined,
-                                        struct tern_error *err);
+enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
+                                        bool *quarantined, struct tern_error *err);
 
 struct tern_store_baseline {
     char kind[40]; /* cublaslt-default, cublaslt-best16, dequant-cublaslt */
@@ -91,10 +100,12 @@ enum tern_status tern_store_baseline_put(struct tern_store *s, int64_t run, int6
                                          const struct tern_store_baseline *b, const double *samples_us, size_t sample_count,
                                          struct tern_error *err);
 enum tern_status tern_store_baseline_find(struct tern_store *s, int64_t device, int64_t problem, const char *kind,
-                                          const char *policy, struct tern_store_baseline *out, bool *found, struct tern_error *err);
+                                          const char *policy, struct tern_store_baseline *out, bool *found,
+                                          struct tern_error *err);
 
-/* Replaces the winners of one (device, shapes, format, layer) for all its M in one transaction. A planned row never replaces a measured one
- * of the same build keys; rows with times need a real device (CHECK). rows[i].m etc. say which problem. build ids by build_key. */
+/* Replaces the winners of one (device, shapes, format, layer) for all its M in one transaction. A planned row never replaces
+ * a measured one of the same build keys; rows with times need a real device (CHECK). rows[i].m etc. say which problem. build
+ * ids by build_key. */
 enum tern_status tern_store_promote(struct tern_store *s, int64_t run, int64_t device, const struct tern_result *rows,
                                     size_t count, struct tern_error *err);
 /* All winners, joined with problem, build, device and baselines; filter by gpu and shapes when not NULL. */
@@ -106,7 +117,8 @@ enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t 
 
 /* Every trial of a problem on a device, for reports: calls `each` per row; stops on non-zero. */
 enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
-                                        int (*each)(void *user, const struct tern_store_trial *t, const struct tern_store_build *b),
+                                        int (*each)(void *user, const struct tern_store_trial *t,
+                                                    const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
 
 #endif
