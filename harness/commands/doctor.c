@@ -65,6 +65,7 @@ static void doctor_help(void) {
     printf("\nexample: tune doctor --json\n");
 }
 
+/* The new entry, to be filled; the last one is overwritten when the list is full. */
 static struct check *add(struct checks *list, const char *name, enum need need, bool ok) {
     static const size_t last = MAX_CHECKS - 1;
     struct check *check = &list->items[list->count < last ? list->count++ : last];
@@ -90,6 +91,7 @@ static void add_detected(struct checks *list, const char *name, enum need need, 
         add_missing(list, name, need, part->detail, part->hint);
 }
 
+/* Driver, GPUs and the libraries that measuring needs. */
 static void check_gpus(struct checks *list) {
     struct tern_detection detection;
     struct tern_error err = {0};
@@ -116,6 +118,7 @@ static void check_home(struct checks *list) {
         add_missing(list, "home", PLAN, err.text, err.hint);
 }
 
+/* What compiling needs: NVRTC and the headers. */
 static void check_compiler(struct checks *list) {
     char path[PATH_MAX];
     int major, minor;
@@ -131,6 +134,7 @@ static void check_compiler(struct checks *list) {
         add_missing(list, "cuda_fp16.h", PLAN, err.text, err.hint);
 }
 
+/* Programs that other commands start. */
 static void check_programs(struct checks *list) {
     char path[PATH_MAX];
     if (tern_file_find_program("g++", path, sizeof path) || tern_file_find_program("clang++", path, sizeof path) ||
@@ -144,6 +148,7 @@ static void check_programs(struct checks *list) {
         add_missing(list, "gnuplot", OPTIONAL, "no gnuplot: reports have data, but no plots", "apt install gnuplot-nox");
 }
 
+/* Opens it read-only: a database that is not ours or of a newer schema is found before a long run. */
 static void check_database(struct checks *list, const struct doctor_options *o) {
     struct tern_store *store = NULL;
     struct tern_error err = {0};
@@ -175,6 +180,7 @@ static void check_cache(struct checks *list, const struct doctor_options *o) {
     }
 }
 
+/* True if nothing of that need is missing. */
 static bool ready(const struct checks *list, enum need need) {
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].need == need && !list->items[i].ok)
@@ -182,6 +188,7 @@ static bool ready(const struct checks *list, enum need need) {
     return list->count > 0;
 }
 
+/* One line a check; the remedy below what is missing. */
 static void print_text(const struct checks *list) {
     printf("tune %s\n", TERN_VERSION);
     for (size_t i = 0; i < list->count; i++) {
@@ -194,6 +201,7 @@ static void print_text(const struct checks *list) {
     printf("\nplan: %s   measure: %s\n", plan ? "ready" : "not ready", measure ? "ready" : "not ready");
 }
 
+/* {version, plan, measure, checks: [{name, status: ok|missing, detail, remedy}]}. */
 static enum tern_status print_json(const struct checks *list, struct tern_error *err) {
     json_t *items = json_array();
     for (size_t i = 0; i < list->count; i++) {

@@ -14,19 +14,19 @@ struct tern_device_info {
     char name[128], uuid[48];
     int cc; /* 10*major + minor */
     int64_t sms, l2_bytes, memory_bytes, smem_block_bytes, smem_sm_bytes, regs_sm, threads_sm, blocks_sm;
-    int driver_version, runtime_version; /* as the driver API reports: 13000 */
-    char driver_name[64];                /* "580.159.04" from NVML, "" if unknown */
+    int driver_version, runtime_version;               /* as the driver API reports: 13000 */
+    char driver_name[64];                              /* "580.159.04" from NVML, "" if unknown */
     int sm_clock_mhz, memory_clock_mhz, power_limit_w; /* from NVML; 0 if unknown */
 };
 
 struct tern_launch {
-    void *function;   /* from module_load */
+    void *function; /* from module_load */
     int64_t grid[3], block, cluster, smem_bytes;
     struct tern_args args;
 };
 
-/* Every call that can fail returns tern_status. A *sticky* failure (kernel fault) sets TERN_FAILED with the driver's error name
- * in err->text; the worker reports it and exits. Out of memory is TERN_MISSING. */
+/* Every call that can fail returns tern_status. A *sticky* failure (kernel fault) sets TERN_FAILED with the driver's error
+ * name in err->text; the worker reports it and exits. Out of memory is TERN_MISSING. */
 struct tern_backend {
     const char *name; /* "cuda", "emu" */
     enum tern_status (*open)(int ordinal, void **context, struct tern_error *err);
@@ -38,7 +38,8 @@ struct tern_backend {
     enum tern_status (*upload)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
     enum tern_status (*download)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
     enum tern_status (*copy)(void *context, void *to, const void *from, size_t bytes, struct tern_error *err);
-    enum tern_status (*fill)(void *context, void *to, uint32_t word, size_t bytes, struct tern_error *err); /* bytes % 4 == 0 */
+    enum tern_status (*fill)(void *context, void *to, uint32_t word, size_t bytes,
+                             struct tern_error *err); /* bytes % 4 == 0 */
 
     /* Loads a compiled image (cubin, or the path of a shared object for emu) and finds `entry`; raises the dynamic shared
      * memory limit to smem_bytes. Unload frees it. */

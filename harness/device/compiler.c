@@ -62,6 +62,7 @@ static enum tern_status unknown_arch(const struct tern_nvrtc_api *api, const cha
     return TERN_MISSING;
 }
 
+/* Appends the program's log; NVRTC counts the final NUL in its size. */
 static void read_log(const struct tern_nvrtc_api *api, nvrtcProgram program, struct tern_str *log) {
     size_t size = 0;
     if (api->log_size(program, &size) != NVRTC_SUCCESS || size <= 1)
@@ -91,6 +92,7 @@ static enum tern_status judge(const struct tern_nvrtc_api *api, nvrtcResult resu
     return TERN_OK;
 }
 
+/* Takes the cubin, and the resources from the log. */
 static enum tern_status read_cubin(const struct tern_nvrtc_api *api, nvrtcProgram program, const char *entry,
                                    struct tern_compiled *out, struct tern_error *err) {
     size_t size = 0;
@@ -141,6 +143,7 @@ enum tern_status tern_nvrtc_compile(const char *source, const char *name, const 
                                     struct tern_error *err) {
     struct tern_nvrtc_api api;
     char toolkit[PATH_MAX];
+    /* -default-device: helpers need no __device__. -v: ptxas prints registers, shared memory and spills into the log. */
     const char *options[MAX_OPTIONS] = {NULL, "--std=c++17", "-default-device", "--ptxas-options=-v"};
     struct tern_strs includes = {0};
     int count = 4;

@@ -52,8 +52,8 @@ static bool open_reader(struct reader *r, const void *image, size_t bytes, Elf64
         return false;
     memcpy(header, image, sizeof *header);
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
-        header->e_machine != MACHINE_CUDA || header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shstrndx >= header->e_shnum ||
-        !inside(r, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)))
+        header->e_machine != MACHINE_CUDA || header->e_shentsize != sizeof(Elf64_Shdr) ||
+        header->e_shstrndx >= header->e_shnum || !inside(r, header->e_shoff, (uint64_t)header->e_shnum * sizeof(Elf64_Shdr)))
         return false;
     r->sections = r->bytes + header->e_shoff;
     r->count = header->e_shnum;

@@ -34,11 +34,13 @@ enum tern_status tern_cuda_check(const struct tern_cuda *cuda, CUresult result, 
     return tern_error_set(err, status, "%s: %s (%d): %s", doing, name, (int)result, text);
 }
 
+/* A property of the device; 0 where this driver does not know it. */
 static int attribute(const struct tern_cuda *cuda, CUdevice_attribute which) {
     int value = 0;
     return cuda->api.device_attribute(&value, which, cuda->device) == CUDA_SUCCESS ? value : 0;
 }
 
+/* As nvidia-smi prints it. A MIG slice has one of its own, printed with another prefix there (cuda_clocks.c). */
 static void read_uuid(struct tern_cuda *cuda) {
     CUuuid uuid;
     if (cuda->api.device_uuid(&uuid, cuda->device) != CUDA_SUCCESS)
@@ -69,6 +71,7 @@ static enum tern_status find_device(struct tern_cuda *cuda, int ordinal, struct 
     return tern_cuda_check(cuda, cuda->api.device_get(&cuda->device, ordinal), "opening the GPU", err);
 }
 
+/* Also of a half-open context, and after a sticky fault, when every call fails: nothing is checked here. */
 static void cuda_close(void *context) {
     struct tern_cuda *cuda = context;
     if (!cuda)
@@ -86,6 +89,7 @@ static void cuda_close(void *context) {
     free(cuda);
 }
 
+/* The stream does not wait for the null stream: nothing in this process may add hidden work to a sample. */
 static enum tern_status open_context(struct tern_cuda *cuda, struct tern_error *err) {
     const struct tern_cuda_api *api = &cuda->api;
     enum tern_status status =
@@ -102,6 +106,7 @@ static enum tern_status open_context(struct tern_cuda *cuda, struct tern_error *
     return status;
 }
 
+/* A fresh context for the worker; *context is owned by the caller, who ends it with close. */
 static enum tern_status cuda_open(int ordinal, void **context, struct tern_error *err) {
     struct tern_cuda *cuda = tern_alloc_zero(1, sizeof *cuda);
     *context = NULL;
@@ -147,6 +152,7 @@ static enum tern_status cuda_info(void *context, struct tern_device_info *out, s
     return TERN_OK;
 }
 
+/* Zero bytes give a valid pointer too, so that callers need no special case. */
 static enum tern_status cuda_alloc(void *context, size_t bytes, void **pointer, struct tern_error *err) {
     struct tern_cuda *cuda = context;
     CUdeviceptr address = 0;
@@ -170,6 +176,8 @@ static enum tern_status cuda_synchronize(void *context, struct tern_error *err) 
     return tern_cuda_check(cuda, cuda->api.stream_synchronize(cuda->stream), "waiting for the GPU", err);
 }
 
+/* Copies go through the work stream, so that they keep their order with launches, and wait: host memory is free afterwards.
+ */
 static enum tern_status cuda_upload(void *context, void *to, const void *from, size_t bytes, struct tern_error *err) {
     struct tern_cuda *cuda = context;
     if (bytes == 0)
@@ -188,6 +196,7 @@ static enum tern_status cuda_download(void *context, void *to, const void *from,
     return status == TERN_OK ? cuda_synchronize(context, err) : status;
 }
 
+/* Enqueued only, as fill is: what follows on the stream sees it done. */
 static enum tern_status cuda_copy(void *context, void *to, const void *from, size_t bytes, struct tern_error *err) {
     struct tern_cuda *cuda = context;
     if (bytes == 0)
@@ -228,6 +237,7 @@ static enum tern_status refuse_image(const struct tern_cuda *cuda, CUresult resu
     return status;
 }
 
+/* More than 48 KiB of dynamic shared memory must be asked for, once a function. */
 static enum tern_status raise_shared_memory(const struct tern_cuda *cuda, CUfunction function, const char *entry,
                                             int64_t smem_bytes, struct tern_error *err) {
     /* Clusters of more than 8 blocks need this; devices without clusters refuse it, which does no harm. */
@@ -243,6 +253,7 @@ static enum tern_status raise_shared_memory(const struct tern_cuda *cuda, CUfunc
     return tern_cuda_check(cuda, result, "raising the shared memory limit", err);
 }
 
+/* Loads a cubin: nothing is compiled here, so that a time never depends on the driver's own compiler. */
 static enum tern_status cuda_module_load(void *context, const void *image, size_t bytes, const char *entry,
                                          int64_t smem_bytes, void **module, void **function, struct tern_error *err) {
     struct tern_cuda *cuda = context;
@@ -287,6 +298,7 @@ static enum tern_status check_launch(const struct tern_launch *l, struct tern_er
     return TERN_OK;
 }
 
+/* The launch's own return code is checked: a kernel for another architecture would otherwise "run" in no time. */
 enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_launch *launch, void *arguments,
                                       struct tern_error *err) {
     enum tern_status status = check_launch(launch, err);

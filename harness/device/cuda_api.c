@@ -3,8 +3,10 @@
 
 #include "device/library.h"
 
+/* Length of a table. */
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
+/* Each row of an X-macro table becomes {exported name, older name, place in the struct}. */
 #define ROW(field, name, older, result, arguments) {name, older, offsetof(struct tern_cuda_api, field)},
 static const struct tern_symbol cuda_symbols[] = {TERN_CUDA_SYMBOLS(ROW)};
 #undef ROW
@@ -27,6 +29,7 @@ static const struct tern_library cuda_library = {
     .symbols = cuda_symbols,
     .symbol_count = COUNT(cuda_symbols),
 };
+/* Newest first: a newer NVRTC knows every architecture that this program plans for. */
 static const struct tern_library nvrtc_library = {
     .title = "NVRTC",
     .sonames = {"libnvrtc.so.13", "libnvrtc.so.12"},
@@ -42,6 +45,7 @@ static const struct tern_library cublas_library = {
     .symbols = cublas_symbols,
     .symbol_count = COUNT(cublas_symbols),
 };
+/* Part of the driver, like libcuda: a copy from elsewhere would not fit the kernel module. */
 static const struct tern_library nvml_library = {
     .title = "NVML",
     .sonames = {"libnvidia-ml.so.1"},
@@ -51,6 +55,7 @@ static const struct tern_library nvml_library = {
     .symbol_count = COUNT(nvml_symbols),
 };
 
+/* Loading libcuda runs no driver code; the first call of `init` does. */
 enum tern_status tern_cuda_api_load(struct tern_cuda_api *api, char *path, size_t size, struct tern_error *err) {
     return tern_library_load(&cuda_library, api, path, size, err);
 }

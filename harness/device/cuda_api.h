@@ -1,6 +1,6 @@
 /* Tables of the functions that Tern calls in libcuda, NVRTC, cuBLASLt and NVML: one X-macro row a function.
- * Rows are X(field, exported name, older exported name or NULL, result type, arguments). The exported names carry their version
- * suffix, because cuda.h's macros that add it do not reach a dlsym. Types come from the toolkit's headers. */
+ * Rows are X(field, exported name, older exported name or NULL, result type, arguments). The exported names carry their
+ * version suffix, because cuda.h's macros that add it do not reach a dlsym. Types come from the toolkit's headers. */
 #ifndef TERN_DEVICE_CUDA_API_H
 #define TERN_DEVICE_CUDA_API_H
 
@@ -136,8 +136,8 @@ struct tern_nvml_api {
 };
 #undef TERN_API_MEMBER
 
-/* Each fills its table, or returns TERN_MISSING with the remedy. `path` (may be NULL) receives the file. Loading libcuda does not
- * start the driver: only cuInit does, and only the GPU worker and doctor's child call it. */
+/* Each fills its table, or returns TERN_MISSING with the remedy. `path` (may be NULL) receives the file. Loading libcuda
+ * does not start the driver: only cuInit does, and only the GPU worker and doctor's child call it. */
 enum tern_status tern_cuda_api_load(struct tern_cuda_api *api, char *path, size_t size, struct tern_error *err);
 enum tern_status tern_nvrtc_api_load(struct tern_nvrtc_api *api, char *path, size_t size, struct tern_error *err);
 enum tern_status tern_cublas_api_load(struct tern_cublas_api *api, char *path, size_t size, struct tern_error *err);

@@ -17,6 +17,7 @@
 #define MAX_NVML_PROCESS  64
 #define MIG_PREFIX_LENGTH 4
 
+/* By UUID: the ordinals of NVML and of CUDA need not agree. */
 void tern_cuda_nvml_open(struct tern_cuda *cuda) {
     cuda->nvml_device = NULL;
     if (!*cuda->uuid || tern_nvml_api_load(&cuda->nvml, NULL, 0, NULL) != TERN_OK || cuda->nvml.init() != 0)

@@ -31,6 +31,8 @@ struct gemm_work {
     void *y;
 };
 
+/* Lack of memory or of a working driver is missing; the rest is a failure, which for one algorithm may just mean "not here".
+ */
 static enum tern_status check(const struct tern_cuda *cuda, cublasStatus_t result, const char *doing,
                               struct tern_error *err) {
     if (result == CUBLAS_STATUS_SUCCESS)
@@ -61,6 +63,7 @@ void tern_cuda_cublas_close(struct tern_cuda *cuda) {
     cuda->cublas_workspace = NULL;
 }
 
+/* The mapping at the top of this file, in cuBLASLt's words. */
 static enum tern_status describe(const struct tern_cuda *cuda, struct tern_gemm *g, struct tern_error *err) {
     const struct tern_cublas_api *api = &cuda->cublas;
     const cublasOperation_t transpose = CUBLAS_OP_T, plain = CUBLAS_OP_N;
@@ -79,6 +82,7 @@ static enum tern_status describe(const struct tern_cuda *cuda, struct tern_gemm 
     return check(cuda, result, "describing the product", err);
 }
 
+/* Up to 16 algorithms in cuBLASLt's own order. Alignments keep their default of 256 bytes, which alloc guarantees. */
 static enum tern_status find_algorithms(const struct tern_cuda *cuda, struct tern_gemm *g, struct tern_error *err) {
     const struct tern_cublas_api *api = &cuda->cublas;
     const uint64_t workspace = TERN_CUBLAS_WORKSPACE_BYTES;
@@ -140,6 +144,7 @@ static enum tern_status multiply(struct tern_cuda *cuda, const struct gemm_work 
     return check(cuda, result, "multiplying", err);
 }
 
+/* Capture body; user is a struct gemm_work. */
 static enum tern_status enqueue(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err) {
     const struct gemm_work *work = user;
     enum tern_status status = TERN_OK;

@@ -9,7 +9,9 @@
 
 #include <stdlib.h>
 
-#define RUN_IN_WHOLE_US 1000.0 /* graphs up to this long are their own run-in */
+/* Graphs up to this long are their own run-in. Longer ones have items of 15 us or more (at most TERN_MAX_COPIES of them),
+ * which is about what a submission takes: what may still leak into a sample is then far below 1 % of it. */
+#define RUN_IN_WHOLE_US 4000.0
 
 struct tern_graph {
     CUgraphExec whole, first; /* first: of one item, NULL if whole is no longer than that */
@@ -17,6 +19,7 @@ struct tern_graph {
     double last_us; /* whole graph, of the last replay; 0 before the first */
 };
 
+/* Captures `count` items of `body` and makes them ready to replay; *exec is owned by the caller, also after a failure. */
 static enum tern_status capture_once(struct tern_cuda *cuda, tern_capture_body body, void *user, size_t count,
                                      CUgraphExec *exec, struct tern_error *err) {
     CUgraph graph = NULL;
@@ -59,6 +62,7 @@ enum tern_status tern_cuda_capture(struct tern_cuda *cuda, tern_capture_body bod
     return TERN_OK;
 }
 
+/* Capture body of plain launches: user is an array of them. */
 static enum tern_status launch_all(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err) {
     const struct tern_launch *launches = user;
     for (size_t i = 0; i < count; i++) {
@@ -94,6 +98,7 @@ enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double
     enum tern_status status = tern_cuda_check(cuda, result, "timing a graph", err);
     if (status != TERN_OK)
         return status;
+    /* Nothing takes no time: such a sample says that nothing ran. */
     if (!(elapsed_ms > 0))
         return tern_error_set(err, TERN_FAILED, "the GPU's clock says that %zu launches took %g ms", graph->count,
                               elapsed_ms);

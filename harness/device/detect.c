@@ -14,12 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A part that is not there, with the words of the error. */
 static void not_found(struct tern_detected *part, const struct tern_error *err) {
     part->found = false;
     tern_str_copy(part->detail, sizeof part->detail, err->text);
     tern_str_copy(part->hint, sizeof part->hint, err->hint);
 }
 
+/* Opens the GPU for real: one that is listed but cannot be used is worth knowing. */
 static void describe_gpu(int ordinal, struct tern_detected *gpu) {
     struct tern_device_info info;
     struct tern_error err = {0};
@@ -38,6 +40,7 @@ static void describe_gpu(int ordinal, struct tern_detected *gpu) {
     tern_backend_cuda.close(context);
 }
 
+/* The driver and its GPUs. */
 static void detect_driver(struct tern_detection *out) {
     struct tern_cuda_api api;
     struct tern_error err = {0};
@@ -67,6 +70,7 @@ static void detect_driver(struct tern_detection *out) {
         describe_gpu(i, &out->gpus[i]);
 }
 
+/* The libraries beside the driver; cuBLASLt takes a moment to load, which is why the child does it. */
 static void detect_libraries(struct tern_detection *out) {
     struct tern_nvml_api nvml;
     struct tern_cublas_api cublas;
@@ -121,6 +125,7 @@ static bool read_all(int fd, void *data, size_t length, int64_t deadline_ns) {
     return true;
 }
 
+/* Never returns. The struct goes through the pipe as it is: both ends are the same program. */
 static void child(int fd, struct tern_detection *out) {
     memset(out, 0, sizeof *out);
     detect_driver(out);
@@ -146,12 +151,14 @@ enum tern_status tern_cuda_detect(double seconds, struct tern_detection *out, st
     }
     bool complete = read_all(ends[0], out, sizeof *out, tern_clock_now_ns() + (int64_t)(seconds * 1e9));
     close(ends[0]);
+    /* A driver that hangs cannot be joined, only killed; waitpid then takes its status. */
     if (!complete)
         (void)kill(pid, SIGKILL);
     while (waitpid(pid, &ended, 0) < 0 && errno == EINTR)
         ;
     if (complete)
         return TERN_OK;
+    /* What happened to the child is the finding, for every part that it would have looked at. */
     struct tern_error finding = {0};
     if (WIFSIGNALED(ended) && WTERMSIG(ended) != SIGKILL)
         tern_error_set(&finding, TERN_MISSING, "the driver crashed the detection (signal %d)", WTERMSIG(ended));

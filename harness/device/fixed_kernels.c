@@ -51,6 +51,7 @@ struct tern_fixed {
     struct tern_compare_result *result; /* device memory */
 };
 
+/* The text of a row's file with its macros in front. */
 static enum tern_status read_source(const struct kernel_row *row, struct tern_str *source, struct tern_error *err) {
     char path[PATH_MAX], *text = NULL;
     size_t length = 0;
@@ -74,6 +75,7 @@ bool tern_fixed_source(int index, struct tern_str *source, const char **entry, s
     return read_source(&rows[index], source, err) == TERN_OK;
 }
 
+/* Our own source must compile: a failure is an internal error, with the log. */
 static enum tern_status compile(const struct kernel_row *row, const char *arch, struct tern_compiled *compiled,
                                 struct tern_error *err) {
     char kernels[PATH_MAX], templates[PATH_MAX];
@@ -140,6 +142,7 @@ void tern_fixed_close(struct tern_fixed *fixed) {
     free(fixed);
 }
 
+/* The kernel loads 16 columns of one group at a time. */
 enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct tern_reference_args *args,
                                       struct tern_error *err) {
     struct tern_launch launch = {.grid = {(args->n + TILE - 1) / TILE, (args->m + TILE - 1) / TILE, 1}, .block = THREADS};
@@ -170,6 +173,7 @@ static enum tern_status describe_first(struct tern_fixed *fixed, const struct te
     return status;
 }
 
+/* Counts start at zero on the device, `first` at the largest number; the launch and both copies keep their order. */
 static enum tern_status run_compare(struct tern_fixed *fixed, struct tern_compare_args *args,
                                     struct tern_compare_result *result, struct tern_error *err) {
     struct tern_launch launch = {.grid = {COMPARE_BLOCKS, 1, 1}, .block = THREADS};
@@ -205,6 +209,7 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
     enum tern_status status = run_compare(fixed, &args, &result, err);
     if (status != TERN_OK)
         return status;
+    /* A comparison that did not run must not look like one that found nothing. */
     if (result.checked != (unsigned long long)args.count)
         return tern_error_set(err, TERN_FAILED, "the comparison saw %llu of %lld elements", result.checked, args.count);
     float worst = 0;
@@ -245,7 +250,7 @@ enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error 
     if (status == TERN_OK)
         status = tern_backend_cuda.download(fixed->cuda, out, device, bytes, err);
     for (unsigned int i = 0; status == TERN_OK && i < CONTROL_COUNT; i++) {
-        unsigned int state = i;
+        unsigned int state = i; /* the same steps on the host */
         for (int step = 0; step < CONTROL_STEPS; step++)
             state = state * TERN_CONTROL_MULTIPLIER + TERN_CONTROL_INCREMENT;
         if (out[i] != state)

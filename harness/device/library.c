@@ -25,6 +25,7 @@ static void nvcc_root(char *out, size_t size) {
     tern_str_copy(out, size, real);
 }
 
+/* The same order as scripts/find-cuda.sh, so that build and run find the same toolkit. */
 bool tern_cuda_root(int index, char *out, size_t size) {
     const char *home = getenv("CUDA_HOME");
     switch (index) {
@@ -72,6 +73,7 @@ static void *open_library(const struct tern_library *library) {
             tern_str_format(dir, sizeof dir, "%s/%s", root, folders[f]);
             handle = open_in(library, dir);
         }
+        /* The linker's path comes second, after the root that was set on purpose. */
         if (!handle && index == 0)
             handle = open_in(library, "");
         if (handle)
@@ -80,6 +82,7 @@ static void *open_library(const struct tern_library *library) {
     return NULL;
 }
 
+/* The handle is not kept: the library stays open, and a second call finds the same one. */
 enum tern_status tern_library_load(const struct tern_library *library, void *api, char *path, size_t path_size,
                                    struct tern_error *err) {
     void *handle = open_library(library);
