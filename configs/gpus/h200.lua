@@ -1,8 +1,7 @@
 -- NVIDIA H200 SXM: what planning and limits need to know of it.
 -- Rates are dense, in 1e12 operations a second; memory_gbs is 1e9 bytes a second; data sheets count memory in GB of 2^30 bytes.
--- The limit of a problem uses the highest rate that a kernel could reach. mma.sync f16 with f32 accumulation was measured at
--- 622 TFLOPS; wgmma is faster, and the best that cuBLAS FP16 reached was 735 (650 to 735 for M >= 1024: this module runs large
--- products at its 700 W power cap). The data sheet's 989 was never reached. s8: mma.sync, measured.
+-- The limit of a problem uses the data sheet's rate: no kernel can pass it. What was reached on an H200: mma.sync f16 with f32
+-- accumulation 622 TFLOPS, cuBLAS FP16 650 to 790 (large products run at the 700 W power cap, at less than the boost clock).
 return {
     title = "NVIDIA H200 SXM",
     arch = "sm_90a",
@@ -17,14 +16,14 @@ return {
     blocks_sm = 32,
     memory_gbs = 4800,
     clock_mhz = 1980,
-    f16_tflops = 735,
+    f16_tflops = 989,
     s8_tops = 1243,
     f32_tflops = 66.9,
     launch_us = 0.51, -- an empty kernel of one block as a graph node
     -- {MB, us}: cold read inside a graph
     cold_read = { { 1, 2.1 }, { 2, 2.25 }, { 4, 2.6 }, { 8, 3.5 }, { 16, 5.4 }, { 32, 9.1 }, { 64, 16.6 }, { 128, 30.7 } },
     device_names = { "NVIDIA H200" },
-    source = "Data sheet: 141 GB, 4.8 TB/s, 66.9 FP32, 132 SMs. Measured by this project on an H200 SXM "
-        .. "(driver 580, CUDA 13.0): cold_read, launch_us, f16_tflops, s8_tops, L2 as the driver reports "
+    source = "Data sheet: 141 GB, 4.8 TB/s, 989 FP16 dense, 66.9 FP32, 132 SMs. Measured by this project on an H200 SXM "
+        .. "(driver 580, CUDA 13.0): cold_read, launch_us, s8_tops, L2 as the driver reports "
         .. "it. SM limits: CUDA Programming Guide, technical specifications per compute capability.",
 }
