@@ -1,4 +1,5 @@
-/* Parse tree of the launch arithmetic, shared by its parser and evaluator (expr.c) and its C printer (expr_print.c) alone. */
+/* Parse tree of the launch arithmetic, shared by its parser and evaluator (expr.c) and its C printer (expr_print.c) alone.
+ */
 #ifndef TERN_CONFIG_EXPR_TREE_H
 #define TERN_CONFIG_EXPR_TREE_H
 
