@@ -85,7 +85,8 @@ static void add_lines(struct tern_str *out, const char *const *lines) {
 
 static bool same_kernel(const struct tern_result *a, const struct tern_result *b) {
     return !strcmp(a->op, b->op) && !strcmp(a->format, b->format) && !strcmp(a->template_name, b->template_name) &&
-           !strcmp(a->params, b->params) && !strcmp(a->build_key, b->build_key);
+           !strcmp(a->params, b->params) && !strcmp(a->build_key, b->build_key) && a->min_m == b->min_m &&
+           a->max_m == b->max_m;
 }
 
 static size_t find_kernel(const struct writer *w, const struct tern_result *row) {
