@@ -2,8 +2,11 @@
  * The source is kept beside the object, for a debugger. Both appear under their final names only when complete. */
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "device/compiler.h"
+#include "device/compiler_emu.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,15 +24,35 @@
 
 extern char **environ;
 
-/* $CXX if it names one program, else the usual names on PATH. */
-static bool find_compiler(char *out, size_t size) {
+enum tern_status tern_emu_compiler(char *out, size_t size, struct tern_error *err) {
     const char *named = getenv("CXX");
     if (named != NULL && named[0] != '\0' && strchr(named, ' ') == NULL && tern_file_find_program(named, out, size)) {
-        return true;
+        return TERN_OK;
     }
-    return tern_file_find_program("g++", out, size) || tern_file_find_program("clang++", out, size) ||
-           tern_file_find_program("c++", out, size);
+    if (tern_file_find_program("g++", out, size) || tern_file_find_program("clang++", out, size) ||
+        tern_file_find_program("c++", out, size)) {
+        return TERN_OK;
+    }
+    tern_error_set(err, TERN_MISSING, "no C++ compiler found: the emulator compiles kernels with g++");
+    tern_error_hint(err, "install g++ (Debian: apt install g++) or set CXX");
+    return TERN_MISSING;
 }
+
+/* -fwrapv and no aliasing rules: device code relies on both. No contraction: a fused multiply-add only where written. */
+static const char *const emu_flags[] = {"-std=c++17",
+                                        "-O1",
+                                        "-g1",
+                                        "-shared",
+                                        "-fPIC",
+                                        "-fvisibility=hidden",
+                                        "-w",
+                                        "-fno-strict-aliasing",
+                                        "-ffp-contract=off",
+                                        "-fwrapv",
+                                        "-fno-exceptions",
+                                        "-fno-rtti",
+                                        "-DTERN_EMULATOR=1"};
+#define EMU_FLAG_COUNT (sizeof emu_flags / sizeof emu_flags[0])
 
 struct emu_arguments {
     char *list[EMU_MAX_ARGUMENTS + 1];
@@ -43,29 +66,14 @@ static void add(struct emu_arguments *a, const char *argument) {
 
 static enum tern_status build_arguments(struct emu_arguments *a, const char *input, const char *output, int sanitize,
                                         struct tern_error *err) {
-    /* -fwrapv and no aliasing rules: device code relies on both. No contraction: a fused multiply-add only where written. */
-    static const char *const fixed[] = {"-std=c++17",
-                                        "-O1",
-                                        "-g1",
-                                        "-shared",
-                                        "-fPIC",
-                                        "-fvisibility=hidden",
-                                        "-w",
-                                        "-fno-strict-aliasing",
-                                        "-ffp-contract=off",
-                                        "-fwrapv",
-                                        "-fno-exceptions",
-                                        "-fno-rtti",
-                                        "-DTERN_EMULATOR=1"};
     static const char *const folders[] = {"harness/emulator/include", "harness", "templates/include"};
-    if (!find_compiler(a->compiler, sizeof a->compiler)) {
-        tern_error_set(err, TERN_MISSING, "no C++ compiler found: the emulator compiles kernels with g++");
-        tern_error_hint(err, "install g++ (Debian: apt install g++) or set CXX");
-        return TERN_MISSING;
+    enum tern_status status = tern_emu_compiler(a->compiler, sizeof a->compiler, err);
+    if (status != TERN_OK) {
+        return status;
     }
     add(a, a->compiler);
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        add(a, fixed[i]);
+    for (size_t i = 0; i < EMU_FLAG_COUNT; i++) {
+        add(a, emu_flags[i]);
     }
     if (sanitize) {
         add(a, "-fsanitize=address,undefined");
@@ -74,7 +82,7 @@ static enum tern_status build_arguments(struct emu_arguments *a, const char *inp
     }
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         char path[1024];
-        enum tern_status status = tern_file_home_path(folders[i], path, sizeof path, err);
+        status = tern_file_home_path(folders[i], path, sizeof path, err);
         if (status != TERN_OK) {
             return status;
         }
@@ -111,7 +119,8 @@ static bool drain(int fd, struct tern_str *log) {
 }
 
 /* Runs the compiler; *ok says whether it exited with 0. */
-static enum tern_status run_compiler(struct emu_arguments *a, struct tern_str *log, int *ok, struct tern_error *err) {
+static enum tern_status run_compiler(const char *program, char *const *arguments, struct tern_str *log, int *ok,
+                                     struct tern_error *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return tern_error_set(err, TERN_INTERNAL, "pipe: %s", strerror(errno));
@@ -121,12 +130,12 @@ static enum tern_status run_compiler(struct emu_arguments *a, struct tern_str *l
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     pid_t pid;
-    int failed = posix_spawn(&pid, a->compiler, &actions, NULL, a->list, environ);
+    int failed = posix_spawn(&pid, program, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (failed != 0) {
         close(ends[0]);
-        return tern_error_set(err, TERN_MISSING, "cannot start %s: %s", a->compiler, strerror(failed));
+        return tern_error_set(err, TERN_MISSING, "cannot start %s: %s", program, strerror(failed));
     }
     if (!drain(ends[0], log)) {
         kill(pid, SIGKILL);
@@ -152,7 +161,7 @@ enum tern_status tern_emu_compile(const char *source, const char *name, const ch
     struct emu_arguments arguments = {.count = 0};
     status = build_arguments(&arguments, input, output, sanitize, err);
     if (status == TERN_OK) {
-        status = run_compiler(&arguments, log, ok, err);
+        status = run_compiler(arguments.compiler, arguments.list, log, ok, err);
     }
     if (status == TERN_OK && *ok && rename(output, path) != 0) {
         status = tern_error_set(err, TERN_INTERNAL, "%s: %s", path, strerror(errno));
@@ -163,5 +172,62 @@ enum tern_status tern_emu_compile(const char *source, const char *name, const ch
     if (status != TERN_OK) {
         tern_error_prefix(err, "%s", name);
     }
+    return status;
+}
+
+enum tern_status tern_emu_sanitizer_library(char *out, size_t size, struct tern_error *err) {
+    char compiler[1024];
+    struct tern_str answer = {0};
+    int ok = 0;
+    out[0] = '\0';
+    if (dlsym(RTLD_DEFAULT, "__asan_init") != NULL) {
+        return TERN_OK;
+    }
+    enum tern_status status = tern_emu_compiler(compiler, sizeof compiler, err);
+    char *const arguments[] = {compiler, (char *)"-print-file-name=libasan.so", NULL};
+    if (status == TERN_OK) {
+        status = run_compiler(compiler, arguments, &answer, &ok, err);
+    }
+    if (status == TERN_OK) {
+        tern_str_copy(out, size, tern_str_text(&answer));
+        out[strcspn(out, "\n")] = '\0';
+        if (!ok || out[0] != '/') { /* a bare name: the compiler does not know it */
+            status = tern_error_set(err, TERN_MISSING, "%s has no libasan.so: kernels cannot be checked with --sanitize",
+                                    compiler);
+        }
+    }
+    tern_str_free(&answer);
+    return status;
+}
+
+enum tern_status tern_emu_identity(int sanitize, char *hash, struct tern_error *err) {
+    static const char *const folders[] = {"harness/emulator/include", "harness/emulator"};
+    char compiler[1024], dir[1024], path[2100];
+    enum tern_status status = tern_emu_compiler(compiler, sizeof compiler, err);
+    struct tern_hash_state *state = tern_hash_new();
+    tern_hash_add_text(state, compiler);
+    tern_hash_add_text(state, sanitize ? "sanitize" : "plain");
+    for (size_t i = 0; i < EMU_FLAG_COUNT; i++) {
+        tern_hash_add_text(state, emu_flags[i]);
+    }
+    for (size_t f = 0; f < 2 && status == TERN_OK; f++) {
+        struct tern_strs names = {0};
+        status = tern_file_home_path(folders[f], dir, sizeof dir, err);
+        if (status == TERN_OK) {
+            status = tern_file_list(dir, ".h", &names, err);
+        }
+        for (size_t i = 0; i < names.count && status == TERN_OK; i++) {
+            char *text;
+            size_t length;
+            tern_str_format(path, sizeof path, "%s/%s", dir, names.items[i]);
+            status = tern_file_read(path, &text, &length, err);
+            if (status == TERN_OK) {
+                tern_hash_add(state, text, length);
+                free(text);
+            }
+        }
+        tern_strs_free(&names);
+    }
+    tern_hash_end(state, hash);
     return status;
 }

@@ -1,0 +1,179 @@
+/* What `tune verify` checks: templates x formats, and of each the default candidate plus a sample of the others. */
+#include "commands/verify_internal.h"
+
+#include "core/random.h"
+#include "worker/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every family, width, group kind and zero-point kind, without listing all combinations. */
+static const char *const verify_formats[] = {
+    "ternary-g128",   "ternary-channel", "ternary-tensor",     "ternary-g64",     "gptq2-g64", "gptq2-channel-asym",
+    "gptq3-g128",     "gptq3-g32-asym",  "gptq4-g128",         "gptq4-g128-asym", "gptq4-g32", "gptq4-channel",
+    "gptq4-g96-asym", "gptq8-channel",   "gptq8-channel-asym", "gptq8-g64-asym",
+};
+
+static bool serves(const struct tern_template *t, const struct tern_format *format) {
+    for (const int *bits = t->bits; *bits != 0; bits++) {
+        if (t->families[format->family] && *bits == format->bits) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum tern_status select_formats(struct verify *v, struct tern_error *err) {
+    struct tern_strs names = {0};
+    if (v->options.formats != NULL) {
+        tern_strs_split(&names, v->options.formats, ',');
+    } else {
+        for (size_t i = 0; i < sizeof verify_formats / sizeof verify_formats[0]; i++) {
+            tern_strs_add(&names, verify_formats[i]);
+        }
+    }
+    enum tern_status status = TERN_OK;
+    v->formats = tern_alloc_zero(names.count + 1, sizeof *v->formats);
+    for (size_t i = 0; i < names.count && status == TERN_OK; i++) {
+        status = tern_format_parse(names.items[i], &v->formats[v->format_count++], err);
+    }
+    tern_strs_free(&names);
+    return status;
+}
+
+static enum tern_status select_templates(struct verify *v, struct tern_error *err) {
+    struct tern_strs wanted = {0}, known = {0};
+    enum tern_status status = tern_templates_load_all(&v->templates, &v->template_count, err);
+    v->selected = tern_alloc_zero(v->template_count + 1, sizeof *v->selected);
+    v->kernels = tern_alloc_zero(v->template_count + 1, sizeof *v->kernels);
+    v->closures = tern_alloc_zero(v->template_count + 1, sizeof *v->closures);
+    for (size_t i = 0; i < v->template_count && status == TERN_OK; i++) {
+        tern_strs_add(&known, v->templates[i].name);
+        v->selected[i] = v->options.templates == NULL;
+    }
+    if (v->options.templates != NULL) {
+        tern_strs_split(&wanted, v->options.templates, ',');
+    }
+    for (size_t w = 0; w < wanted.count && status == TERN_OK; w++) {
+        bool found = false;
+        for (size_t i = 0; i < v->template_count; i++) {
+            bool same = strcmp(v->templates[i].name, wanted.items[w]) == 0;
+            v->selected[i] = v->selected[i] || same;
+            found = found || same;
+        }
+        if (!found) {
+            status = tern_error_set(err, TERN_USAGE, "unknown template '%s'", wanted.items[w]);
+            const char *near = tern_str_suggest(wanted.items[w], &known);
+            if (near != NULL) {
+                tern_error_hint(err, "did you mean '%s'?", near);
+            }
+        }
+    }
+    tern_strs_free(&wanted);
+    tern_strs_free(&known);
+    return status;
+}
+
+/* ---- candidates
+ * ---------------------------------------------------------------------------------------------------------------- */
+static void add_item(struct verify *v, size_t first, const struct tern_candidate *candidate, size_t format) {
+    for (size_t i = first; i < v->item_count; i++) {
+        if (tern_candidate_equal(&v->items[i].candidate, candidate)) {
+            return;
+        }
+    }
+    if (v->item_count == v->item_capacity) {
+        v->item_capacity = v->item_capacity == 0 ? 256 : 2 * v->item_capacity;
+        v->items = tern_realloc(v->items, v->item_capacity * sizeof *v->items);
+    }
+    v->items[v->item_count++] = (struct verify_item){.candidate = *candidate, .format = format};
+}
+
+/* Adds `count` of the list beyond the first at random, or all. */
+static void add_sample(struct verify *v, size_t first, const struct tern_candidates *list, size_t format, int64_t count,
+                       struct tern_random *random) {
+    for (size_t i = 0; v->options.all && i < list->count; i++) {
+        add_item(v, first, &list->items[i], format);
+    }
+    for (int64_t i = 0; !v->options.all && i < count && list->count > 1; i++) {
+        add_item(v, first, &list->items[1 + tern_random_below(random, list->count - 1)], format);
+    }
+}
+
+/* Candidates valid for a standard shape of small, middle and large M: the grid depends on the problem. */
+static enum tern_status add_candidates(struct verify *v, const struct tern_template *t, size_t format,
+                                       struct tern_error *err) {
+    size_t fits[64], fit_count = 0, first = v->item_count;
+    for (size_t i = 0; i < tern_check_shape_count && fit_count < 64; i++) {
+        if (tern_check_shape_fits(&tern_check_shapes[i], &v->formats[format], t)) {
+            fits[fit_count++] = i;
+        }
+    }
+    char stream[96];
+    struct tern_random random;
+    tern_str_format(stream, sizeof stream, "verify %s %s", t->name, v->formats[format].name);
+    tern_random_init(&random, (uint64_t)v->options.seed, stream);
+    enum tern_status status = TERN_OK;
+    size_t parts = fit_count < 3 ? fit_count : 3;
+    for (size_t part = 0; part < parts && status == TERN_OK; part++) {
+        const struct tern_check_shape *s =
+            &tern_check_shapes[fits[parts == 1 ? 0 : (fit_count - 1) * (parts - 1 - part) / (parts - 1)]];
+        struct tern_problem_shape problem = {.format = &v->formats[format], .m = s->m, .n = s->n, .k = s->k};
+        struct tern_candidates list = {0};
+        struct tern_exclusions why = {0};
+        status = tern_grid_enumerate(t, &problem, &v->gpu, &list, &why, err);
+        if (status == TERN_OK && list.count > 0) {
+            if (v->item_count == first) {
+                add_item(v, first, &list.items[0], format); /* the default, where it is valid */
+            }
+            int64_t share = (v->options.per_template + (int64_t)part) / (int64_t)parts;
+            add_sample(v, first, &list, format, share, &random);
+        }
+        tern_candidates_free(&list);
+    }
+    return status;
+}
+
+enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
+    enum tern_status status = tern_gpu_load(v->options.gpu, &v->gpu, err);
+    if (status == TERN_OK) {
+        status = select_formats(v, err);
+    }
+    if (status == TERN_OK) {
+        status = select_templates(v, err);
+    }
+    if (strcmp(v->options.backend, "emu") == 0) {
+        v->gpu.sms = 4; /* as the emulator has: persistent grids loop over small shapes too */
+    }
+    for (size_t t = 0; t < v->template_count && status == TERN_OK; t++) {
+        for (size_t f = 0; f < v->format_count && v->selected[t] && status == TERN_OK; f++) {
+            if (serves(&v->templates[t], &v->formats[f])) {
+                status = add_candidates(v, &v->templates[t], f, err);
+            }
+        }
+    }
+    if (status == TERN_OK && v->item_count == 0) {
+        status = tern_error_set(err, TERN_USAGE, "nothing to verify: no candidate of %s serves %s on %s",
+                                v->options.templates != NULL ? v->options.templates : "any template",
+                                v->options.formats != NULL ? v->options.formats : "the standard formats", v->options.gpu);
+        tern_error_hint(err, "`tune show templates` lists what each template serves");
+    }
+    return status;
+}
+
+void tern_verify_free(struct verify *v) {
+    for (size_t i = 0; i < v->item_count; i++) {
+        free(v->items[i].detail);
+    }
+    for (size_t i = 0; i < v->template_count; i++) {
+        free(v->kernels[i]);
+        free(v->closures[i]);
+    }
+    free(v->items);
+    free(v->kernels);
+    free(v->closures);
+    free(v->selected);
+    free(v->formats);
+    tern_templates_free(v->templates, v->template_count);
+    tern_gpu_free(&v->gpu);
+}
