@@ -1,0 +1,66 @@
+#!/bin/bash
+# tune report on a database of invented rows: pictures, page and data; without gnuplot; bad requests.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+tune=${TUNE:-$PWD/build/tune}
+writer=build/tests/test_output_export
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+check() { # name, command...: ok if the command succeeds
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && head -20 "$work/log"; fi
+}
+exits() { # expected code, text that stdout or stderr must hold, command...
+    local code=$1 text=$2 got
+    shift 2
+    "$@" >"$work/said" 2>&1
+    got=$?
+    [ "$got" = "$code" ] && grep -qF -- "$text" "$work/said" && return 0
+    echo "exit $got, expected $code and \"$text\":" && cat "$work/said"
+    return 1
+}
+is_png() { [ "$(head -c 8 "$1" | od -An -tx1 | tr -d ' \n')" = 89504e470d0a1a0a ] && [ "$(stat -c %s "$1")" -gt 20000 ]; }
+# Every relative link and picture of the page exists, and nothing points to the network.
+links_hold() {
+    local link n=0
+    ! grep -qE '(src|href)="(https?:)?//' "$1/index.html" || return 1
+    for link in $(grep -oE '(src|href)="[^"]+"' "$1/index.html" | cut -d'"' -f2 | sort -u); do
+        [ -s "$1/$link" ] || { echo "missing: $link" && return 1; }
+        n=$((n + 1))
+    done
+    [ "$n" -ge "$2" ] || { echo "only $n links" && return 1; }
+}
+
+[ -x "$writer" ] || make "$writer" >/dev/null || exit 1
+"$writer" --write-database "$work/measured.db" || exit 1
+"$writer" --write-database "$work/planned.db" planned || exit 1
+
+if command -v gnuplot >/dev/null; then
+    check "report of measured rows" exits 0 index.html "$tune" report --gpu h200 --shapes qwen7b --db "$work/measured.db" -o "$work/m"
+    for picture in model heatmap limit roofline latency-ternary-g128 latency-gptq4-g128; do
+        check "$picture.png" is_png "$work/m/qwen7b-$picture.png"
+        check "$picture.svg" python3 -c "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])" "$work/m/qwen7b-$picture.svg"
+        check "$picture names the device" grep -q "NVIDIA H200" "$work/m/qwen7b-$picture.svg"
+    done
+    check "links of the page" links_hold "$work/m" 16
+    check "measured pictures do not claim predictions" sh -c "! grep -l PREDICTED '$work'/m/*.svg"
+    check "report of planned rows, the GPU by itself" exits 0 index.html "$tune" report --db "$work/planned.db" -o "$work/p"
+    for picture in model limit roofline latency-ternary-g128; do
+        check "planned $picture says so" grep -q PREDICTED "$work/p/qwen7b-$picture.svg"
+    done
+    check "no speed-ups of planned rows" test ! -e "$work/p/qwen7b-heatmap.svg"
+    check "the planned page says so" grep -q "Predicted, not measured" "$work/p/index.html"
+fi
+
+mkdir "$work/bin" # a PATH without gnuplot
+check "without gnuplot: exit 3 and the remedy" exits 3 "gnuplot-nox" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
+check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/data/winners.csv') = 113 ]"
+check "and a page" links_hold "$work/n" 4
+printf '#!/bin/sh\necho broken >&2\nexit 1\n' >"$work/bin/gnuplot" && chmod +x "$work/bin/gnuplot"
+check "gnuplot fails: exit 3 and its words" exits 3 "broken" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
+check "empty selection" exits 2 "--shapes qwen7b" "$tune" report --shapes nothing --db "$work/measured.db" -o "$work/x"
+check "missing database" exits 2 "$work/none.db" "$tune" report --db "$work/none.db" -o "$work/x"
+check "missing option" exits 2 "-o DIR" "$tune" report --db "$work/measured.db"
+check "output folder not writable" exits 4 "measured.db" "$tune" report --db "$work/measured.db" -o "$work/measured.db/sub"
