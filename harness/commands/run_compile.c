@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPILE_TIMEOUT_S 120.0 /* ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds  \
-                                 */
-#define COMPILE_RECYCLE 64      /* NVRTC keeps memory from compile to compile */
+/* ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. */
+#define COMPILE_TIMEOUT_S 120.0
+#define COMPILE_RECYCLE   64 /* NVRTC keeps memory from compile to compile */
 
 struct batch {
     struct run *run;
