@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/random.h"
 #include "output/select.h"
+#include "store/cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -329,6 +330,34 @@ static void planned_rows_are_refused_unless_allowed(void **state) {
     free(header);
 }
 
+/* The invented rows' cubins are their entry names; the cache holds one of the two. */
+static void cubins_come_from_the_cache(void **state) {
+    const struct fixture *f = *state;
+    struct tern_error err = {0};
+    struct tern_cache *cache = NULL;
+    char *dir = path_in(f, "cubins"), hash[TERN_HASH_CHARS], words[256], name[128];
+    static const char image[] = "tern_fake_decode";
+    assert_int_equal(tern_file_make_dirs(dir, &err), TERN_OK);
+    assert_int_equal(tern_cache_open(dir, &cache, &err), TERN_OK);
+    assert_int_equal(tern_cache_put(cache, image, sizeof image - 1, hash, &err), TERN_OK);
+    tern_cache_close(cache);
+    tern_str_format(words, sizeof words, "--cache %s", dir);
+    assert_int_equal(export_to(f, "measured.db", "with-cubins", words, &err), TERN_OK);
+    tern_str_format(name, sizeof name, "with-cubins/kernels/%s.cubin", hash);
+    char *text = read_text(f, name), *header = read_text(f, "with-cubins/tern_dispatch.h"),
+         *kernels = path_in(f, "with-cubins/kernels");
+    struct tern_strs files = {0};
+    assert_string_equal(text, image);
+    assert_non_null(strstr(header, hash));
+    assert_int_equal(tern_file_list(kernels, "", &files, &err), TERN_OK);
+    assert_int_equal(files.count, 1);
+    tern_strs_free(&files);
+    free(text);
+    free(header);
+    free(kernels);
+    free(dir);
+}
+
 static void bad_requests_are_refused(void **state) {
     const struct fixture *f = *state;
     struct tern_error err = {0};
@@ -382,6 +411,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(select_command_prints_the_same_choice),
         cmocka_unit_test(same_rows_give_the_same_bytes),
         cmocka_unit_test(planned_rows_are_refused_unless_allowed),
+        cmocka_unit_test(cubins_come_from_the_cache),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(text_is_escaped),
     };
