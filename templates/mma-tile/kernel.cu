@@ -3,20 +3,22 @@
  * A CTA owns BLOCK_N rows of W by BLOCK_M rows of x, a warp WARP_N by WARP_M of them. W is the 16-row operand of
  * mma.m16n8k16 (swap-AB), x the 8-column operand. Weights (layout frag16x128) and x stream through rings of shared memory by
  * cp.async; code words become A fragments in registers. WARPS_K groups of warps take every WARPS_K-th 128-k tile and are
- * added at the end, in a fixed order: results do not depend on timing. There is no split over CTAs.
+ * added at the end, so do the CTAs of a cluster, in a fixed order: results do not depend on timing.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_N, BLOCK_M, WARP_N, WARP_M, WARPS_K   tiling, all powers of two
+ *   CLUSTER_K       CTAs of a cluster that split K; above 1 it needs compute capability 9.0
  *   BLOCK_K         k of one slice of x in the ring, 64 or 128; weights come in tiles of 128
  *   STAGES          slices of x in flight
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x stays in L2
- *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
+ *   SM_WARPS        warps a multiprocessor that registers are budgeted for (launch bounds)
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the mma; 0: fp32 scale on the accumulators of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP                the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero.
  * Bound by the f16 tensor cores (mma.sync: 63 % of the dense rate on Hopper); expected 60-75 % of that at M >= 512. */
 #include "tern/abi.h"
+#include "tern/cluster.cuh"
 #include "tern/memory.cuh"
 #include "tern/mma.cuh"
 #include "tern/dequant.cuh"
@@ -26,6 +28,7 @@ constexpr int THREADS = 32 * WARPS_N * WARPS_M * WARPS_K;
 constexpr int ROW_TILES = WARP_N / TERN_TILE_ROWS; /* A fragments of a warp */
 constexpr int COL_TILES = WARP_M / 8;              /* B fragments of a warp */
 constexpr int CTA_TILES = BLOCK_N / TERN_TILE_ROWS;
+constexpr int K_GROUPS = WARPS_K * CLUSTER_K; /* that take turns at the 128-k tiles */
 constexpr int SLICES = TERN_TILE_K / BLOCK_K;
 constexpr int TILE_STAGES = STAGES * BLOCK_K / TERN_TILE_K + SLICES - 1; /* weight tiles that STAGES slices may touch */
 constexpr bool GROUPED = GROUP > 0;
@@ -47,10 +50,12 @@ constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * TILE_GROUPS * 16 :
 constexpr int CODES_AT = STAGES * WARPS_K * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + TILE_STAGES * WARPS_K * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + TILE_STAGES * WARPS_K * SCALE_BYTES;
-constexpr int OUT_PITCH = 2 * BLOCK_N + 16; /* bytes of a row of the output tile; the 16 spread its rows over the banks */
+constexpr int OUT_BYTES = CLUSTER_K > 1 ? 4 : 2;    /* of an element of the output tile: fp32 while CTAs have parts of it */
+constexpr int OUT_PITCH = OUT_BYTES * BLOCK_N + 16; /* bytes of a row of it; the 16 spread the rows over the banks */
 constexpr int SUM_COUNT = ROW_TILES * COL_TILES * 4;
 
-static_assert(BLOCK_N % WARP_N == 0 && BLOCK_M % WARP_M == 0 && WARP_N % 16 == 0 && WARP_M % 8 == 0,
+static_assert(BLOCK_N % WARP_N == 0 && BLOCK_M % WARP_M == 0 && BLOCK_M % CLUSTER_K == 0 && WARP_N % 16 == 0 &&
+                  WARP_M % 8 == 0,
               "warp tiles fill the CTA tile");
 static_assert(BLOCK_K == 64 || BLOCK_K == 128, "a slice is half a weight tile or a whole one");
 static_assert(THREADS % (BLOCK_K / 8) == 0, "a thread keeps its column while copying x");
@@ -64,6 +69,8 @@ struct place {
     int row_tiles;   /* of W */
     int k_tiles;     /* of W */
     int warp_n, warp_m, warp_k, lane;
+    int rank;    /* of the CTA in its cluster */
+    int first_k; /* k tile of its k-warp group 0 in step 0 */
 };
 
 __device__ __forceinline__ place find_place(const tern_args &args) {
@@ -73,7 +80,8 @@ __device__ __forceinline__ place find_place(const tern_args &args) {
     /* Strips of GROUP_M tiles of x; inside a strip x is the fast direction. */
     const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
                    tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned strip = blockIdx.x / (GROUP_M * tiles_n), rest = blockIdx.x - strip * (GROUP_M * tiles_n);
+    const unsigned tile = blockIdx.x / CLUSTER_K, strip = tile / (GROUP_M * tiles_n),
+                   rest = tile - strip * (GROUP_M * tiles_n);
     const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
     at.row_tile = (int)(rest / height) * CTA_TILES;
     at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
@@ -82,6 +90,8 @@ __device__ __forceinline__ place find_place(const tern_args &args) {
     at.warp_n = warp % WARPS_N;
     at.warp_m = warp / WARPS_N % WARPS_M;
     at.warp_k = warp / (WARPS_N * WARPS_M);
+    at.rank = (int)(blockIdx.x % CLUSTER_K);
+    at.first_k = at.rank * WARPS_K;
     return at;
 }
 
@@ -129,7 +139,7 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const plac
     const int chunk = (int)threadIdx.x % X_CHUNKS, first = (int)threadIdx.x / X_CHUNKS;
     const int row = first % X_ROWS, group = GROUP_STEP == 1 ? 0 : first / X_ROWS;
     const long long left = args.m - at.x_row - row;
-    mine.x_k = (unsigned)(group * TERN_TILE_K + 8 * chunk);
+    mine.x_k = (unsigned)((at.first_k + group) * TERN_TILE_K + 8 * chunk);
     mine.x = static_cast<const __half *>(args.x) + (at.x_row + row) * args.k + mine.x_k;
     mine.x_rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     mine.x_to = group * X_BYTES + x_offset(row, chunk);
@@ -138,7 +148,7 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const plac
     const int warp = (int)threadIdx.x / 32;
     const long long tile = at.row_tile + warp % CTA_TILES;
     mine.codes = static_cast<const unsigned char *>(args.codes) +
-                 (tile * at.k_tiles + warp / CTA_TILES) * tern_codes<BITS>::tile_bytes + 16 * at.lane;
+                 (tile * at.k_tiles + at.first_k + warp / CTA_TILES) * tern_codes<BITS>::tile_bytes + 16 * at.lane;
     start_side(args, tile, at.lane, mine);
     return mine;
 }
@@ -146,7 +156,7 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const plac
 /* Starts the copy of slice `slice` of x for all k-warp groups. Rows and columns outside x become zeros: a copy that is not
  * wanted reads nothing, so its address may lie anywhere. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const copier &mine, unsigned char *ring, int slice) {
-    const unsigned k = (unsigned)(slice / SLICES) * (WARPS_K * TERN_TILE_K) + (unsigned)(slice % SLICES * BLOCK_K);
+    const unsigned k = (unsigned)(slice / SLICES) * (K_GROUPS * TERN_TILE_K) + (unsigned)(slice % SLICES * BLOCK_K);
     unsigned char *to = ring + slice % STAGES * (WARPS_K * X_BYTES) + mine.x_to;
     const __half *from = mine.x + k;
 #pragma unroll
@@ -181,10 +191,11 @@ __device__ __forceinline__ void copy_tiles(const tern_args &args, const place &a
             break;
         /* tiles and k tiles from the thread's first ones: CTA_TILES and WARPS are powers of two */
         const int rows_on = WARPS < CTA_TILES ? u * WARPS % CTA_TILES : 0, k_on = u * WARPS / CTA_TILES;
-        const int row_tile = at.row_tile + warp % CTA_TILES + rows_on, k_tile = step * WARPS_K + warp / CTA_TILES + k_on;
+        const int row_tile = at.row_tile + warp % CTA_TILES + rows_on,
+                  k_tile = at.first_k + step * K_GROUPS + warp / CTA_TILES + k_on;
         const bool inside = row_tile < at.row_tiles && k_tile < at.k_tiles;
         const unsigned char *from =
-            mine.codes + ((long long)rows_on * at.k_tiles + step * WARPS_K + k_on) * tern_codes<BITS>::tile_bytes;
+            mine.codes + ((long long)rows_on * at.k_tiles + step * K_GROUPS + k_on) * tern_codes<BITS>::tile_bytes;
         unsigned char *to = shared + CODES_AT + (entry + stacked) * tern_codes<BITS>::tile_bytes + 16 * at.lane;
 #pragma unroll
         for (int c = 0; c < (CODE_CHUNKS + 31) / 32; c++)
@@ -313,7 +324,7 @@ __device__ __forceinline__ void multiply_slice(warp_state &state, const place &a
     const unsigned char *codes = shared + CODES_AT + entry * CODE_BYTES + first_tile * tern_codes<BITS>::tile_bytes;
     const unsigned char *scales = shared + SCALES_AT + entry * SCALE_BYTES + first_tile * TILE_GROUPS * 32;
     const unsigned char *zeros = shared + ZEROS_AT + entry * ZERO_BYTES + first_tile * TILE_GROUPS * 16;
-    const unsigned k_tile = (unsigned)(step * WARPS_K + at.warp_k);
+    const unsigned k_tile = (unsigned)(at.first_k + step * K_GROUPS + at.warp_k);
 #pragma unroll
     for (int i = 0; i < BLOCK_K / 32; i++) {
         const int block = part * (BLOCK_K / 32) + i;
@@ -352,7 +363,7 @@ __device__ __forceinline__ void start_state(const tern_args &args, const place &
 __device__ __forceinline__ void multiply_all(const tern_args &args, const place &at, unsigned char *shared,
                                              warp_state &state) {
     const copier mine = start_copier(args, at);
-    const int slices = (at.k_tiles + WARPS_K - 1) / WARPS_K * SLICES;
+    const int slices = (at.k_tiles + K_GROUPS - 1) / K_GROUPS * SLICES;
     for (int slice = 0; slice < STAGES - 1; slice++) {
         if (slice < slices)
             copy_slice(args, at, mine, shared, slice);
@@ -396,8 +407,8 @@ __device__ __forceinline__ void add_k_groups(const place &at, unsigned char *sha
     __syncthreads();
 }
 
-/* Rounds the sums to binary16 into the output tile [BLOCK_M][BLOCK_N] in shared memory: the fragments have n along lanes /
- * 4, y has n contiguous. */
+/* Puts the sums into the output tile [BLOCK_M][BLOCK_N] in shared memory, as binary16, or as fp32 if a cluster still has to
+ * add: the fragments have n along lanes / 4, y has n contiguous. */
 __device__ __forceinline__ void stage_output(const tern_args &args, const place &at, unsigned char *shared,
                                              const warp_state &state) {
     if (at.warp_k > 0)
@@ -415,25 +426,47 @@ __device__ __forceinline__ void stage_output(const tern_args &args, const place 
             for (int i = 0; i < 4; i++) {
                 const int m = at.warp_m * WARP_M + 8 * c + 2 * (at.lane % 4) + i % 2;
                 const int n = at.warp_n * WARP_N + 16 * r + 8 * (i / 2) + at.lane / 4;
-                *reinterpret_cast<__half *>(shared + m * OUT_PITCH + 2 * n) =
-                    __float2half_rn(state.sum[r][c][i] * (i < 2 ? scale.x : scale.y));
+                const float value = state.sum[r][c][i] * (i < 2 ? scale.x : scale.y);
+                unsigned char *to = shared + m * OUT_PITCH + OUT_BYTES * n;
+                if (CLUSTER_K > 1)
+                    *reinterpret_cast<float *>(to) = value;
+                else
+                    *reinterpret_cast<__half *>(to) = __float2half_rn(value);
             }
     }
 }
 
-/* Writes the output tile, 16 bytes a thread; N is a multiple of 8, so a chunk is inside or outside as a whole. */
+/* Eight outputs from the byte `at` of the output tile: as they are, or added over the cluster in the order of its ranks. */
+__device__ __forceinline__ uint4 load_output(const unsigned char *at) {
+    if (CLUSTER_K == 1)
+        return tern_shared_load_16(at);
+    float sum[8] = {};
+#pragma unroll
+    for (int rank = 0; rank < CLUSTER_K; rank++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sum[i] += tern_cluster_load_float(at + 4 * i, rank);
+    unsigned pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        pairs[i] = tern_half2_bits(__floats2half2_rn(sum[2 * i], sum[2 * i + 1]));
+    return uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
+}
+
+/* Writes this CTA's rows of the output tile, 16 bytes a thread; N is a multiple of 8, so a chunk is inside or outside as a
+ * whole. */
 __device__ __forceinline__ void store_output(const tern_args &args, const place &at, const unsigned char *shared) {
-    constexpr int CHUNKS = BLOCK_N / 8;
+    constexpr int CHUNKS = BLOCK_N / 8, ROWS = BLOCK_M / CLUSTER_K;
     __half *y = static_cast<__half *>(args.y);
-    for (int id = (int)threadIdx.x; id < BLOCK_M * CHUNKS; id += THREADS) {
-        const int row = id / CHUNKS, chunk = id % CHUNKS;
+    for (int id = (int)threadIdx.x; id < ROWS * CHUNKS; id += THREADS) {
+        const int row = at.rank * ROWS + id / CHUNKS, chunk = id % CHUNKS;
         const long long m = at.x_row + row, n = 16LL * at.row_tile + 8 * chunk;
         if (m < args.m && n < args.n)
-            *reinterpret_cast<uint4 *>(y + m * args.n + n) = tern_shared_load_16(shared + row * OUT_PITCH + 16 * chunk);
+            *reinterpret_cast<uint4 *>(y + m * args.n + n) = load_output(shared + row * OUT_PITCH + OUT_BYTES * 8 * chunk);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_mma_tile(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, SM_WARPS / WARPS) tern_mma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const place at = find_place(args);
     warp_state state;
@@ -441,6 +474,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_mma_tile(
     multiply_all(args, at, shared, state);
     add_k_groups(at, shared, state);
     stage_output(args, at, shared, state);
-    __syncthreads();
+    if (CLUSTER_K == 1)
+        __syncthreads();
+    else
+        tern_cluster_sync();
     store_output(args, at, shared);
+    if (CLUSTER_K > 1)
+        tern_cluster_sync(); /* nobody leaves while another CTA may still read its tile */
 }

@@ -2,8 +2,8 @@
 
 -- Bytes of shared memory: the rings of x and of weight tiles (codes, and 48 bytes of scales and zeros a group), or the
 -- output tile, or the sums of the further k-warp groups, whichever is largest.
-local smem = "max(max(2*STAGES*WARPS_K*BLOCK_M*BLOCK_K+(STAGES*BLOCK_K/128+128/BLOCK_K-1)*WARPS_K*BLOCK_N/16"
-    .. "*(256*BITS+48+48*ceil_div(96,GROUP)),BLOCK_M*(2*BLOCK_N+16)),4*(WARPS_K-1)*BLOCK_N*BLOCK_M)"
+local smem = "max(max(WARPS_K*(2*STAGES*BLOCK_M*BLOCK_K+(STAGES*BLOCK_K/128+128/BLOCK_K-1)*BLOCK_N*(16*BITS"
+    .. "+3*((GROUP*2+95)/GROUP))),BLOCK_M*((CLUSTER_K>1?4:2)*BLOCK_N+16)),4*(WARPS_K-1)*BLOCK_N*BLOCK_M)"
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
 local function scale_rule(p, problem)
@@ -21,6 +21,24 @@ local function ring_rule(p)
     local k = p.BLOCK_K * p.STAGES
     if k < 192 or k > 384 then
         return "STAGES * BLOCK_K is not within 192 and 384"
+    end
+end
+
+-- A split over a cluster is for problems with too few tiles to fill the GPU.
+local function cluster_rule(p, problem, gpu)
+    if p.CLUSTER_K == 1 then
+        return nil
+    end
+    if gpu.cc < 90 then
+        return "clusters need cc 9.0"
+    end
+    local tiles = (problem.n + p.BLOCK_N - 1) // p.BLOCK_N * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
+    local warps = p.BLOCK_N // p.WARP_N * (p.BLOCK_M // p.WARP_M) * p.WARPS_K
+    if tiles * p.CLUSTER_K * warps > 10 * gpu.sms then
+        return "CLUSTER_K above 1 is for few tiles"
+    end
+    if 256 * p.CLUSTER_K * p.WARPS_K > problem.k or p.CLUSTER_K * p.WARPS_K > 8 then
+        return "CLUSTER_K splits K too fine"
     end
 end
 
@@ -44,16 +62,14 @@ local function warp_rule(p, problem)
         row_tile = problem.bits <= 3 and 16 or 14
     end
     local registers = sums + p.WARP_M // 2 + p.WARP_N // 16 * row_tile + 38
-    if warps * p.MIN_BLOCKS ~= 8 and warps * p.MIN_BLOCKS ~= 16 then
-        return "MIN_BLOCKS budgets for 8 or 16 warps a multiprocessor"
-    end
-    if registers > 255 or registers * 32 * warps * p.MIN_BLOCKS > 65536 then
+    if registers > 255 or registers * 32 * p.SM_WARPS > 65536 then
         return "registers"
     end
 end
 
 -- A middling tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_N = 64, BLOCK_M = 64, WARP_N = 32, WARP_M = 32, WARPS_K = 1, BLOCK_K = 64, STAGES = 4 }
+local default = { BLOCK_N = 64, BLOCK_M = 64, WARP_N = 32, WARP_M = 32, WARPS_K = 1, CLUSTER_K = 1,
+    BLOCK_K = 64, STAGES = 4 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -110,23 +126,26 @@ return {
         { name = "WARP_N", values = { 32, 64 }, default = default.WARP_N, doc = "rows of W a warp owns" },
         { name = "WARP_M", values = { 16, 32, 64 }, default = default.WARP_M, doc = "rows of x a warp owns" },
         { name = "WARPS_K", values = { 1, 2, 4 }, default = default.WARPS_K, doc = "split-K over groups of warps" },
+        { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K (cc 9.0 if over 1)" },
         { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
         { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices in the ring" },
         { name = "GROUP_M", values = { 8 }, default = 8, doc = "BLOCK_M tiles swept together for L2" },
-        { name = "MIN_BLOCKS", values = { 1, 2, 4 }, default = 2, doc = "CTAs a multiprocessor by registers" },
+        { name = "SM_WARPS", values = { 8, 16 }, default = 8, doc = "warps a multiprocessor by registers" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scale the weights; 0: the sums of a group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16" },
     },
     valid = function(p, problem, gpu)
         local reason = scale_rule(p, problem) or ring_rule(p) or shape_rule(p, problem) or warp_rule(p, problem)
+            or cluster_rule(p, problem, gpu)
         if reason then
             return false, reason
         end
         return true
     end,
     launch = {
-        grid = { "ceil_div(N,BLOCK_N)*ceil_div(M,BLOCK_M)" },
+        grid = { "ceil_div(N,BLOCK_N)*ceil_div(M,BLOCK_M)*CLUSTER_K" },
         block = "32*(BLOCK_N/WARP_N)*(BLOCK_M/WARP_M)*WARPS_K",
         smem = smem,
+        cluster = "CLUSTER_K",
     },
 }
