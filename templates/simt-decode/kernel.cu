@@ -1,14 +1,16 @@
-// simt-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 1..8 on CUDA cores, weights exact, fp32 accumulation. Any GPU from cc 7.5 on.
+// simt-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 1..8 on CUDA cores, weights exact, fp32 accumulation. Any GPU from cc 7.5
+// on.
 //
-// Shapes: any M >= 1 (M_TILE rows of x a pass), N a multiple of 8, K a multiple of 32, any group that is a multiple of 32, or one
-// scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h).
-// How: lane 4g + t holds rows g and g + 8 of a row tile and eight of each 32 columns, straight from global memory through a ring of
-// registers. Codes minus zero points are exact in binary16 and become fp32 before they meet x: binary16 partial sums would lose
-// what the bound of verify allows. Sums go over the four t by shuffles, over the warps by tern/decode.cuh.
-// Parameters: WARPS warps a block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128;
-// M_TILE columns; CTAS blocks an SM (grid and launch bounds); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in
-// shared memory at a time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async.
-// Bound by: issue slots, 2 + M a weight (3-bit 3 + M); at M = 1 about 1.5 times what memory needs on an H200, less on smaller GPUs.
+// Shapes: any M >= 1 (M_TILE rows of x a pass), N a multiple of 8, K a multiple of 32, any group that is a multiple of 32,
+// or one scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h). How: lane 4g + t holds rows
+// g and g + 8 of a row tile and eight of each 32 columns, straight from global memory through a ring of registers. Codes
+// minus zero points are exact in binary16 and become fp32 before they meet x: binary16 partial sums would lose what the
+// bound of verify allows. Sums go over the four t by shuffles, over the warps by tern/decode.cuh. Parameters: WARPS warps a
+// block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128; M_TILE columns; CTAS
+// blocks an SM (grid and launch bounds); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory
+// at a time (0: all of the block's K). Bound by: issue slots, 2 + M a weight (3-bit 3 + M); at M = 1 about 1.5 times what
+// memory needs on an H200, less on smaller GPUs.
+constexpr int X_BULK = 0; // x by cp.async: this kernel is not the one for which that would matter
 #include "tern/decode.cuh"
 
 // Sums of a row block: [row tile][row g or g + 8][column], this lane's share of k.
@@ -17,7 +19,8 @@ struct tern_sums {
 };
 
 // Adds eight k of one lane: a fragment pair of a row tile times x.
-__device__ __forceinline__ void tern_pairs_multiply(const unsigned (&a)[8], const float (&x)[M_TILE][8], float (&sums)[2][M_TILE]) {
+__device__ __forceinline__ void tern_pairs_multiply(const unsigned (&a)[8], const float (&x)[M_TILE][8],
+                                                    float (&sums)[2][M_TILE]) {
 #pragma unroll
     for (int p = 0; p < 8; p++) { // fragment register p: row g + 8 * (p & 1), k 2 * (p / 2) and the next
         const __half2 pair = tern_as_half2(a[p]);
@@ -73,15 +76,16 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
 #pragma unroll
             for (int i = 0; i < 2 * M_TILE; i++)
                 if (last)
-                    sums.at[r][i / M_TILE][i % M_TILE] += tern_tile_scale(tiles[r], span, i / M_TILE) * group.at[r][i / M_TILE][i % M_TILE];
+                    sums.at[r][i / M_TILE][i % M_TILE] +=
+                        tern_tile_scale(tiles[r], span, i / M_TILE) * group.at[r][i / M_TILE][i % M_TILE];
         }
     }
 }
 
-// Adds the sums over the four lanes of a row to the warp's slot of the row block and clears them. With one scale a row, it is
-// applied here.
-__device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[ROW_TILES], const struct tern_share &s, int lane,
-                                                float *slot, struct tern_sums &sums) {
+// Adds the sums over the four lanes of a row to the warp's slot of the row block and clears them. With one scale a row, it
+// is applied here.
+__device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[ROW_TILES], const struct tern_share &s,
+                                                int lane, float *slot, struct tern_sums &sums) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
@@ -99,7 +103,8 @@ __device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[
             }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS) tern_simt_decode(const __grid_constant__ struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
+    tern_simt_decode(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     if ((int)blockIdx.y * M_TILE >= args.m)
         return;
@@ -112,7 +117,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS) tern_simt_decode(
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane,
-        [&](const struct tern_tile(&tiles)[ROW_TILES], const unsigned char *x) { tern_tile_multiply(tiles, x, x_column, sums); },
+        [&](const struct tern_tile(&tiles)[ROW_TILES], const unsigned char *x) {
+            tern_tile_multiply(tiles, x, x_column, sums);
+        },
         [&](const struct tern_tile(&tiles)[ROW_TILES], float *slot) { tern_sums_flush(tiles, s, lane, slot, sums); });
     tern_finish(s, args, warp, lane);
 }

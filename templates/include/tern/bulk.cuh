@@ -1,5 +1,6 @@
-// One-dimensional bulk copies from global to shared memory, and the mbarrier that counts their bytes (compute capability 9.0).
-// A barrier is an 8-byte aligned 64-bit word of shared memory; one thread initialises it, a __syncthreads makes it known.
+// One-dimensional bulk copies from global to shared memory, and the mbarrier that counts their bytes (compute
+// capability 9.0). A barrier is an 8-byte aligned 64-bit word of shared memory; one thread initialises it, a __syncthreads
+// makes it known.
 #ifndef TERN_BULK_CUH
 #define TERN_BULK_CUH
 

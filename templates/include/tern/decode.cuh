@@ -1,18 +1,18 @@
-// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the register ring that
-// keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one tile is the
-// template's own.
+// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the register ring
+// that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one
+// tile is the template's own.
 //
-// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters WARPS,
-// ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK.
+// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK.
 //
-// Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a run of row
-// blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block, K tile) pairs form
-// one line, row block major, that is cut into WARPS even pieces: a warp reads consecutive memory and may start and end inside a
-// row block. It adds its sums to slots in shared memory, one for each row block it touches; at the end each output is the sum of
-// the slots of its row block, in warp order, hence deterministic.
+// Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
+// run of row blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block,
+// K tile) pairs form one line, row block major, that is cut into WARPS even pieces: a warp reads consecutive memory and may
+// start and end inside a row block. It adds its sums to slots in shared memory, one for each row block it touches; at the
+// end each output is the sum of the slots of its row block, in warp order, hence deterministic.
 //
-// Shared memory: x, [columns][x_pitch]; a second x buffer if X_CHUNK > 0; slots, [WARPS][slots_per_warp][columns][SLOT_PITCH] f32;
-// one 8-byte barrier. The launch's smem expression states the same sum.
+// Shared memory: x, [columns][x_pitch]; a second x buffer if X_CHUNK > 0; slots,
+// [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier. The launch's smem expression states the same sum.
 #ifndef TERN_DECODE_CUH
 #define TERN_DECODE_CUH
 
@@ -23,28 +23,30 @@
 #include "tern/memory.cuh"
 
 constexpr int TILE_BYTES = 256 * BITS;
-constexpr int CODE_CHUNKS = BITS / 2;                                     // 16-byte chunks of a lane in a tile
-constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4;     // pieces of a tile that surely share a scale
-constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128;     // GROUP 96: spans of 32, three to a group
+constexpr int CODE_CHUNKS = BITS / 2;                                 // 16-byte chunks of a lane in a tile
+constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4; // pieces of a tile that surely share a scale
+constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 96: spans of 32, three to a group
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
 constexpr int X_BUFFERS = X_CHUNK > 0 ? 2 : 1;
 
 // What the block owns and where it keeps it. All members are uniform over the block.
 struct tern_share {
-    int first_block, blocks;     // row blocks
-    int k_begin, k_end;          // K tiles
-    int k_tiles, row_tiles;      // of the whole of W
-    int first_column, columns;   // rows of x, columns of the fragments
-    int chunk;                   // K tiles of x that are in shared memory at a time
-    int x_pitch;                 // bytes from one row of x to the next; 64 more than a multiple of 128: no bank conflicts
+    int first_block, blocks;   // row blocks
+    int k_begin, k_end;        // K tiles
+    int k_tiles, row_tiles;    // of the whole of W
+    int first_column, columns; // rows of x, columns of the fragments
+    int chunk;                 // K tiles of x that are in shared memory at a time
+    int x_pitch;               // bytes from one row of x to the next; 64 more than a multiple of 128: no bank conflicts
     int slots_per_warp;
     unsigned char *x;
     float *slots;
     void *barrier;
 };
 
-__device__ __forceinline__ int tern_smaller(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int tern_smaller(int a, int b) {
+    return a < b ? a : b;
+}
 
 __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_args &args, unsigned char *shared) {
     struct tern_share s;
@@ -74,6 +76,23 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     return s;
 }
 
+// Where the lane finds its part of tile 0 and of the scales and zero points of group 0.
+struct tern_source {
+    const unsigned char *codes, *scales, *zeros;
+};
+
+__device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane) {
+    struct tern_source from;
+    from.codes = (const unsigned char *)args.codes + lane * 16;
+    from.scales = (const unsigned char *)args.scales + lane / 4 * 4;
+    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? lane / 4 * 2 : 0);
+#ifndef TERN_EMULATOR
+    // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
+    asm("" : "+l"(from.codes), "+l"(from.scales), "+l"(from.zeros));
+#endif
+    return from;
+}
+
 // One lane's part of a 16 x 128 tile with the scales and zero points of its rows g (low half) and g + 8 (high half).
 struct tern_tile {
     uint4 codes[CODE_CHUNKS];
@@ -96,12 +115,14 @@ struct tern_cursor {
     int k_begin, k_end; // the running chunk's K tiles
     unsigned tile;      // index in W of the tile k = 0 of the row block
     unsigned group;     // index in scales of its first group
+    int present;        // row tiles of the row block and behind it that exist
 };
 
 __device__ __forceinline__ void tern_cursor_enter_block(struct tern_cursor &c, const struct tern_share &s, int groups) {
     const unsigned row_tile = (unsigned)(s.first_block + c.block) * ROW_TILES;
     c.tile = row_tile * (unsigned)s.k_tiles;
     c.group = row_tile * (unsigned)groups;
+    c.present = s.row_tiles - (int)row_tile;
 }
 
 // Goes to the start of the warp's piece of the chunk that begins at K tile k_begin. A piece may be empty.
@@ -130,31 +151,31 @@ __device__ __forceinline__ bool tern_cursor_next(struct tern_cursor &c, const st
     return wrapped || c.left == 0;
 }
 
-// Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false load
-// nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
+// Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false
+// load nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
 __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_cursor &c,
-                                               const struct tern_share &s, const struct tern_args &args, int lane, bool wanted) {
-    const int present = s.row_tiles - (s.first_block + c.block) * ROW_TILES;
+                                               const struct tern_share &s, const struct tern_source &from, int groups,
+                                               int lane, bool wanted) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        const bool load = wanted && (ROW_TILES == 1 || r < present);
+        const bool load = wanted && (ROW_TILES == 1 || r < c.present);
         const unsigned index = c.tile + (unsigned)(r * s.k_tiles + c.k);
-        const unsigned char *codes = (const unsigned char *)args.codes + (unsigned long long)index * TILE_BYTES;
+        const unsigned char *codes = from.codes + (unsigned long long)index * TILE_BYTES;
 #pragma unroll
         for (int i = 0; i < CODE_CHUNKS; i++)
-            tern_load_stream_16_if(&tiles[r].codes[i], codes + i * 512 + lane * 16, load);
+            tern_load_stream_16_if(&tiles[r].codes[i], codes + i * 512, load);
         if (BITS == 3)
-            tern_load_stream_8_if(&tiles[r].high, codes + 512 + lane * 8, load);
+            tern_load_stream_8_if(&tiles[r].high, codes + 512 - lane * 8, load);
 #pragma unroll
         for (int j = 0; j < SPANS; j++) {
             int group = GROUP == 0 ? 0 : (c.k * SPANS + j) / SPANS_PER_GROUP;
             if (SPANS > 1) // the spans behind the end of K belong to no group
-                group = tern_smaller(group, (int)args.groups - 1);
-            const unsigned long long entry = (c.group + (unsigned)(r * (int)args.groups + group)) * 8ull + lane / 4;
+                group = tern_smaller(group, groups - 1);
+            const unsigned long long entry = c.group + (unsigned)(r * groups + group);
             const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
-            tern_load_stream_4_if(&tiles[r].scales[j], (const unsigned char *)args.scales + entry * 4, load && scale);
+            tern_load_stream_4_if(&tiles[r].scales[j], from.scales + entry * 32, load && scale);
             if (HAS_ZEROS)
-                tern_load_stream_2_if(&tiles[r].zeros[j], (const unsigned char *)args.zeros + entry * 2, load);
+                tern_load_stream_2_if(&tiles[r].zeros[j], from.zeros + entry * 16, load);
         }
     }
 }
@@ -181,9 +202,10 @@ __device__ __forceinline__ float tern_tile_scale(const struct tern_tile &tile, i
     return half ? __high2float(pair) : __low2float(pair);
 }
 
-// Starts the copy of x's K tiles k_begin.. (at most a chunk) into buffer `buffer`; columns behind K become zeros, so that what the
-// padding of the weights meets is finite. Every thread calls. The copy is complete after tern_x_wait.
-__device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const struct tern_args &args, int k_begin, int buffer) {
+// Starts the copy of x's K tiles k_begin.. (at most a chunk) into buffer `buffer`; columns behind K become zeros, so that
+// what the padding of the weights meets is finite. Every thread calls. The copy is complete after tern_x_wait.
+__device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const struct tern_args &args, int k_begin,
+                                            int buffer) {
     const int tiles = tern_smaller(s.chunk, s.k_end - k_begin);
     unsigned char *to = s.x + buffer * s.columns * s.x_pitch;
     const long long first = (long long)k_begin * 128;
@@ -195,7 +217,8 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const st
             __syncwarp();
             for (int column = (int)threadIdx.x; column < s.columns; column += 32)
                 tern_bulk_copy(to + column * s.x_pitch,
-                               (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2, present, s.barrier);
+                               (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2, present,
+                               s.barrier);
         }
         const int padding = (tiles * 256 - present) / 16;
         for (int i = (int)threadIdx.x; i < padding * s.columns; i += WARPS * 32)
@@ -232,19 +255,20 @@ __device__ __forceinline__ float *tern_slot(const struct tern_share &s, int warp
 
 // The ring's next load: into `tiles`, from the cursor, which moves on. Past the end of the piece it loads nothing.
 __device__ __forceinline__ void tern_ring_load(struct tern_tile (&tiles)[ROW_TILES], struct tern_cursor &fetch,
-                                               const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
+                                               const struct tern_share &s, const struct tern_source &from, int groups,
+                                               int warp, int lane) {
     if (X_CHUNK > 0)
         while (fetch.left == 0 && fetch.k_end < s.k_end)
-            tern_cursor_start(fetch, s, (int)args.groups, warp, fetch.k_end);
+            tern_cursor_start(fetch, s, groups, warp, fetch.k_end);
     const bool wanted = fetch.left > 0;
-    tern_tile_load(tiles, fetch, s, args, lane, wanted);
+    tern_tile_load(tiles, fetch, s, from, groups, lane, wanted);
     if (wanted)
-        tern_cursor_next(fetch, s, (int)args.groups);
+        tern_cursor_next(fetch, s, groups);
 }
 
 // Brings the next chunk of x into use and starts the copy of the one after it. All warps pass here once for each chunk.
-__device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const struct tern_share &s, const struct tern_args &args,
-                                               int warp, int &buffer) {
+__device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const struct tern_share &s,
+                                               const struct tern_args &args, int warp, int &buffer) {
     tern_cursor_start(here, s, (int)args.groups, warp, here.k_end);
     buffer ^= 1;
     tern_x_wait<0>(s); // its barrier also says that nobody reads the other buffer any more
@@ -252,18 +276,21 @@ __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const s
         tern_x_copy(s, args, here.k_end, buffer ^ 1);
 }
 
-// Walks the warp's tiles: multiply(tiles, x) for each set of ROW_TILES tiles, x at the tile's columns of row 0 of x in shared memory;
-// flush(tiles, slot) behind the last one of a row block in this piece. Loads of weights start before anything waits.
+// Walks the warp's tiles: multiply(tiles, x) for each set of ROW_TILES tiles, x at the tile's columns of row 0 of x in
+// shared memory; flush(tiles, slot) behind the last one of a row block in this piece. Loads of weights start before anything
+// waits.
 template <class MULTIPLY, class FLUSH>
-__device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp, int lane,
-                                                 MULTIPLY multiply, FLUSH flush) {
+__device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
+                                                 int lane, MULTIPLY multiply, FLUSH flush) {
     if (X_BULK) { // one warp's few instructions: ahead of the weights
         if (threadIdx.x == 0)
             tern_barrier_init(s.barrier, 1);
         tern_x_copy(s, args, s.k_begin, 0);
     }
+    const struct tern_source from = tern_source_make(args, lane);
+    const int groups = (int)args.groups;
     struct tern_cursor fetch, here;
-    tern_cursor_start(fetch, s, (int)args.groups, warp, s.k_begin);
+    tern_cursor_start(fetch, s, groups, warp, s.k_begin);
     here = fetch;
     struct tern_tile ring[PREFETCH][ROW_TILES];
 #pragma unroll
@@ -271,7 +298,7 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++)
             tern_tile_clear(ring[i][r]);
-        tern_ring_load(ring[i], fetch, s, args, warp, lane);
+        tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
     }
     if (!X_BULK)
         tern_x_copy(s, args, s.k_begin, 0);
@@ -296,28 +323,35 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
             const unsigned char *x = s.x + (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0);
             multiply(ring[i], x + (here.k - here.k_begin) * 256);
             float *slot = tern_slot(s, warp, here.block);
-            if (tern_cursor_next(here, s, (int)args.groups))
+            if (tern_cursor_next(here, s, groups))
                 flush(ring[i], slot);
-            tern_ring_load(ring[i], fetch, s, args, warp, lane);
+            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
         }
     }
 }
 
-// Calls use(block, column, row, slot, sum) for each output of this thread; sum is over the warps whose pieces touch the row
-// block, slot the output's place in the first of their slots. Behind a __syncthreads.
-template <class USE> __device__ __forceinline__ void tern_slots_sum(const struct tern_share &s, int warp, int lane, USE use) {
-    const int step_blocks = WARPS / s.columns, step_columns = WARPS - step_blocks * s.columns;
-    int block = warp / s.columns, column = warp - block * s.columns;
+// a / b for 0 <= a < 4096, 0 < b <= 64: the quotient of a + 1/2 is never nearer than 1/128 to an integer, the reciprocal is
+// good to 2^-22.
+__device__ __forceinline__ int tern_small_quotient(int a, int b) {
+#ifdef TERN_EMULATOR
+    return a / b;
+#else
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"((float)b));
+    return (int)(((float)a + 0.5f) * reciprocal);
+#endif
+}
+
+// Calls use(block, column, first, last) for the PARTS-th part of the (row block, column) pairs; first and last are the warps
+// whose pieces touch the row block. All lanes of a warp take part.
+template <int PARTS, class USE>
+__device__ __forceinline__ void tern_outputs_each(const struct tern_share &s, int part, int lane, USE use) {
+    const int step_blocks = tern_small_quotient(PARTS, s.columns), step_columns = PARTS - step_blocks * s.columns;
+    int block = tern_small_quotient(part, s.columns), column = part - block * s.columns;
     while (block < s.blocks) {
         const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
         const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
-        const int first = __ffs((int)mask) - 1, last = 31 - __clz((int)mask);
-        for (int row = lane; row < BLOCK_ROWS; row += 32) {
-            float sum = 0.0f;
-            for (int w = first; w <= last; w++)
-                sum += tern_slot(s, w, block)[column * SLOT_PITCH + row];
-            use(block, column, row, tern_slot(s, first, block) + column * SLOT_PITCH + row, sum);
-        }
+        use(block, column, __ffs((int)mask) - 1, 31 - __clz((int)mask));
         block += step_blocks;
         column += step_columns;
         if (column >= s.columns) {
@@ -337,36 +371,36 @@ __device__ __forceinline__ void tern_store_y(const struct tern_share &s, const s
 // Sums the slots over the warps, and over the blocks of the cluster, and writes y.
 __device__ __forceinline__ void tern_finish(const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
     __syncthreads();
-    if (CLUSTER_K == 1) {
-        tern_slots_sum(s, warp, lane, [&](int block, int column, int row, float *, float sum) {
-            tern_store_y(s, args, block, column, row, sum);
-        });
-        return;
-    }
-    // Each block leaves its sum in the first touching slot; then the blocks share the outputs, row block by row block.
-    tern_slots_sum(s, warp, lane, [&](int, int, int, float *slot, float sum) { *slot = sum; });
-    tern_cluster_sync();
-    const int rank = (int)(blockIdx.x % CLUSTER_K);
-    int item = 0;
-    for (int block = 0; block < s.blocks; block++) {
-        const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
-        const int first = __ffs((int)__ballot_sync(0xFFFFFFFFu, touches)) - 1;
-        for (int column = 0; column < s.columns; column++, item++) {
-            if (item % (CLUSTER_K * WARPS) != rank * WARPS + warp)
-                continue;
-            for (int row = lane; row < BLOCK_ROWS; row += 32) {
-                const float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
-                float parts[CLUSTER_K], sum = 0.0f;
-#pragma unroll
-                for (int i = 0; i < CLUSTER_K; i++)
-                    parts[i] = tern_cluster_load_float(slot, i);
-#pragma unroll
-                for (int i = 0; i < CLUSTER_K; i++)
-                    sum += parts[i];
+    tern_outputs_each<WARPS>(s, warp, lane, [&](int block, int column, int first, int last) {
+        for (int row = lane; row < BLOCK_ROWS; row += 32) {
+            float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
+            float sum = *slot;
+#pragma unroll 4
+            for (int w = first + 1; w <= last; w++)
+                sum += tern_slot(s, w, block)[column * SLOT_PITCH + row];
+            if (CLUSTER_K == 1)
                 tern_store_y(s, args, block, column, row, sum);
-            }
+            else
+                *slot = sum;
         }
-    }
+    });
+    if (CLUSTER_K == 1)
+        return;
+    tern_cluster_sync(); // each block's sums are in the first touching slots; now the blocks share the outputs
+    const int part = (int)(blockIdx.x % CLUSTER_K) * WARPS + warp;
+    tern_outputs_each<CLUSTER_K * WARPS>(s, part, lane, [&](int block, int column, int first, int) {
+        for (int row = lane; row < BLOCK_ROWS; row += 32) {
+            const float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
+            float parts[CLUSTER_K], sum = 0.0f;
+#pragma unroll
+            for (int i = 0; i < CLUSTER_K; i++)
+                parts[i] = tern_cluster_load_float(slot, i);
+#pragma unroll
+            for (int i = 0; i < CLUSTER_K; i++)
+                sum += parts[i];
+            tern_store_y(s, args, block, column, row, sum);
+        }
+    });
     tern_cluster_sync(); // nobody leaves while another block may still read its slots
 }
 

@@ -205,7 +205,8 @@ __device__ __forceinline__ void tern_cp_async_commit() {
 #endif
 }
 
-// Waits until at most LEFT of this thread's committed groups are unfinished; a barrier must follow before other threads read.
+// Waits until at most LEFT of this thread's committed groups are unfinished; a barrier must follow before other threads
+// read.
 template <int LEFT> __device__ __forceinline__ void tern_cp_async_wait() {
 #ifdef TERN_EMULATOR
     tern_emu_async_wait(LEFT);

@@ -14,7 +14,9 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
-static inline float tern_emu_half_value(unsigned bits) { return tern_emu_half_to_float((unsigned short)bits); }
+static inline float tern_emu_half_value(unsigned bits) {
+    return tern_emu_half_to_float((unsigned short)bits);
+}
 
 struct tern_emu_mma_lane {
     unsigned a[4], b[2];
@@ -118,8 +120,8 @@ static inline void tern_emu_ldmatrix(unsigned *out, int matrices, const void *ro
 }
 #endif
 
-// Loads four 8 x 8 matrices: out[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of row l/4 of matrix j; lane 8*j + r gives the
-// shared-memory address of row r of matrix j.
+// Loads four 8 x 8 matrices: out[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of row l/4 of matrix j; lane 8*j + r gives
+// the shared-memory address of row r of matrix j.
 __device__ __forceinline__ void tern_ldmatrix_x4(unsigned (&out)[4], const void *row) {
 #ifdef TERN_EMULATOR
     tern_emu_ldmatrix(out, 4, row, false);
