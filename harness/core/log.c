@@ -22,8 +22,10 @@ void tern_log_set_level(enum tern_log_level level) {
     log_state.level = level;
 }
 
-/* Erases the progress line, so that other text starts on a clean one. */
+/* Erases the progress line, so that other text starts on a clean one. What stdout holds so far goes out first: where both end
+ * in one place, lines stand in the order in which they were printed. */
 static void log_clear_line(void) {
+    fflush(stdout);
     if (log_state.line_open)
         fputs("\r\033[K", stderr);
     log_state.line_open = false;
