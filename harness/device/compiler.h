@@ -1,4 +1,5 @@
-/* Compilers: NVRTC to cubin (no GPU needed), g++ to a shared object for the emulator. Run in compile workers. */
+/* Compilers: NVRTC to cubin (no GPU needed), g++ to a shared object for the emulator. Run in compile workers: NVRTC 13
+ * itself opens libcuda and starts the driver inside its compile call, where there is one. Asking its version does not. */
 #ifndef TERN_DEVICE_COMPILER_H
 #define TERN_DEVICE_COMPILER_H
 

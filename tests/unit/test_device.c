@@ -2,6 +2,7 @@
 #include "core/str.h"
 #include "device/backend.h"
 #include "device/cuda_timing.h"
+#include "device/detect.h"
 #include "device/library.h"
 
 #include <setjmp.h>
@@ -101,12 +102,37 @@ static void toolkit_roots_end(void **state) {
     assert_false(tern_cuda_root(-1, root, sizeof root));
 }
 
+/* The child looks, this process stays without the driver; every part has either what was found or a remedy. */
+static void detection_leaves_no_trace(void **state) {
+    struct tern_detection detection;
+    struct tern_error err = {0};
+    (void)state;
+    assert_int_equal(tern_cuda_detect(60, &detection, &err), TERN_OK);
+    const struct tern_detected *const parts[] = {&detection.driver, &detection.nvml, &detection.cublas};
+    for (int i = 0; i < 3; i++) {
+        assert_true(strlen(parts[i]->detail) > 0);
+        assert_true(parts[i]->found || strlen(parts[i]->hint) > 0);
+    }
+    assert_true(detection.driver.found || detection.gpu_count == 0);
+    nothing_of_cuda_is_loaded(NULL);
+}
+
+/* No time at all is a driver that does not answer: a finding, not a hang and not an error. */
+static void detection_keeps_its_deadline(void **state) {
+    struct tern_detection detection;
+    struct tern_error err = {0};
+    (void)state;
+    assert_int_equal(tern_cuda_detect(0, &detection, &err), TERN_OK);
+    assert_false(detection.driver.found);
+    assert_non_null(strstr(detection.driver.detail, "did not answer"));
+    assert_true(strlen(detection.driver.hint) > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_of_cuda_is_loaded),
-        cmocka_unit_test(no_gpu_is_missing_with_a_remedy),
-        cmocka_unit_test(library_tables_are_filled),
-        cmocka_unit_test(toolkit_roots_end),
+        cmocka_unit_test(nothing_of_cuda_is_loaded),    cmocka_unit_test(detection_leaves_no_trace),
+        cmocka_unit_test(detection_keeps_its_deadline), cmocka_unit_test(no_gpu_is_missing_with_a_remedy),
+        cmocka_unit_test(library_tables_are_filled),    cmocka_unit_test(toolkit_roots_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
