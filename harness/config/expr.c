@@ -32,10 +32,12 @@ struct parser {
     struct tern_error *err;
 };
 
+/* 1-based, as editors count. */
 static size_t column_of(const struct parser *p) {
     return (size_t)(p->at - p->expr->text) + 1;
 }
 
+/* Every refusal quotes the expression and says where in it. */
 static enum tern_status syntax(const struct parser *p, const char *what) {
     return tern_error_set(p->err, TERN_USAGE, "\"%s\": column %zu: %s", p->expr->text, column_of(p), what);
 }
@@ -71,8 +73,10 @@ static enum tern_status add_node(struct parser *p, struct tern_expr_node node, s
     return TERN_OK;
 }
 
+/* The whole language: parentheses, arguments and both sides of ?: come back to it. */
 static enum tern_status parse_cond(struct parser *p, size_t *index);
 
+/* Decimal, without sign: a leading minus is an operator. */
 static enum tern_status parse_number(struct parser *p, size_t *index) {
     struct tern_expr_node node = {.kind = KIND_CONST, .column = column_of(p)};
     for (; is_digit(*p->at); p->at++)
@@ -84,6 +88,7 @@ static enum tern_status parse_number(struct parser *p, size_t *index) {
     return add_node(p, node, 0, index);
 }
 
+/* Skips blanks and takes the one character that must follow. */
 static enum tern_status expect(struct parser *p, char c) {
     skip_blanks(p);
     if (*p->at != c) {
@@ -116,6 +121,7 @@ static enum tern_status parse_call(struct parser *p, struct tern_expr_node node,
                           p->expr->text, node.column, node.name);
 }
 
+/* A name is resolved when evaluated, not here: parameters and problem sizes come from the caller. */
 static enum tern_status parse_name(struct parser *p, size_t *index) {
     struct tern_expr_node node = {.kind = KIND_NAME, .column = column_of(p)};
     const char *start = p->at;
@@ -145,6 +151,7 @@ static enum tern_status parse_primary(struct parser *p, size_t *index) {
     return syntax(p, *p->at ? "expected a number, a name or '('" : "ends where a number, a name or '(' is expected");
 }
 
+/* Minus signs nest to the right: --5 is -(-5). */
 static enum tern_status parse_unary(struct parser *p, size_t *index) {
     skip_blanks(p);
     if (*p->at != '-')
@@ -321,6 +328,7 @@ enum tern_status tern_expr_apply(const struct tern_expr_scope *s, const struct t
     return overflow ? bad_value(s, n, "overflow of 64 bits") : TERN_OK;
 }
 
+/* Recursion is bounded by the depth that the parser allowed. */
 static enum tern_status eval(const struct tern_expr_scope *s, size_t index, int64_t *value) {
     const struct tern_expr_node *n = &s->expr->nodes[index];
     if (n->kind == KIND_CONST) {

@@ -14,6 +14,7 @@ static const struct {
 };
 #define VARIABLE_COUNT (sizeof VARIABLES / sizeof VARIABLES[0])
 
+/* Carried through folding and printing. */
 struct printer {
     struct tern_expr_scope scope;
     struct tern_expr_node *nodes; /* the folded copy */
@@ -70,6 +71,7 @@ static enum tern_status fold(struct printer *p, size_t index) {
     return status;
 }
 
+/* Calls, names and numbers need no parentheses anywhere. */
 static int precedence(const struct tern_expr_node *n) {
     if (n->kind == KIND_COND)
         return PREC_COND;
@@ -113,6 +115,7 @@ static enum tern_status print_list(struct printer *p, const struct tern_expr_nod
     return status;
 }
 
+/* min, max and ceil_div become calls of the helpers that the exported header defines. */
 static enum tern_status print_call(struct printer *p, const struct tern_expr_node *n) {
     size_t f = 0;
     while (tern_expr_functions[f].kind != n->kind)

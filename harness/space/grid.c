@@ -18,6 +18,7 @@
 
 #define BINDING_COUNT (TERN_MAX_PARAMS + 7)
 
+/* Parameters first, then the problem, so a parameter would hide a problem size of its name. Returns how many. */
 static size_t bind_names(const struct tern_candidate *c, const struct tern_problem_shape *p, int64_t sms,
                          struct tern_binding bindings[BINDING_COUNT]) {
     size_t count = 0;
@@ -36,6 +37,7 @@ static size_t bind_names(const struct tern_candidate *c, const struct tern_probl
     return count + sizeof problem / sizeof problem[0];
 }
 
+/* What all launch expressions of one candidate share. */
 struct evaluation {
     const struct tern_candidate *candidate;
     struct tern_binding bindings[BINDING_COUNT];
@@ -95,6 +97,7 @@ enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const s
 
 /* ---- exclusions ---- */
 
+/* Adds `points` to a reason. `why` may be NULL when nobody asks. */
 static void exclude(struct tern_exclusions *why, const char *reason, int64_t points) {
     if (!why)
         return;
@@ -154,6 +157,7 @@ static const char *hardware_reason(const struct tern_geometry *g, const struct t
 
 /* ---- enumeration ---- */
 
+/* A candidate is a plain value: the list holds copies, the template stays with its owner. */
 static void add_candidate(struct tern_candidates *list, const struct tern_candidate *c) {
     if (list->count == list->capacity) {
         list->capacity = list->capacity ? 2 * list->capacity : 64;
@@ -197,6 +201,7 @@ static bool next_point(const struct tern_template *t, size_t *digits) {
     return false;
 }
 
+/* Size of the whole grid; the cap keeps the product from overflowing as well. */
 static enum tern_status count_points(const struct tern_template *t, int64_t *points, struct tern_error *err) {
     *points = 1;
     for (size_t i = 0; i < t->param_count; i++) {
@@ -227,6 +232,7 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
     }
     for (size_t i = 0; i < t->param_count; i++)
         fallback.values[i] = t->params[i].fallback;
+    /* The default takes part in every search, so it comes first and only once. */
     status = consider(&fallback, problem, gpu, out, why, err);
     if (status)
         return status;
@@ -254,6 +260,7 @@ void tern_candidate_text(const struct tern_candidate *c, char *out, size_t size)
     tern_str_free(&text);
 }
 
+/* Fills the error, with a suggestion from the template's own names. */
 static enum tern_status unknown_parameter(const struct tern_template *t, const char *name, struct tern_error *err) {
     struct tern_strs names = {0};
     for (size_t i = 0; i < t->param_count; i++)
@@ -280,6 +287,7 @@ static enum tern_status parse_assignment(const struct tern_template *t, char *te
             continue;
         if (seen[i])
             return tern_error_set(err, TERN_USAGE, "template %s: %s is given twice", t->name, text);
+        /* The fallback is legal even if a list leaves it out. */
         bool listed = value == p->fallback;
         for (size_t v = 0; v < p->value_count; v++)
             listed = listed || p->values[v] == value;

@@ -19,6 +19,7 @@ struct tern_cache {
     char *dir;
 };
 
+/* The folder must take files: a run that cannot keep its builds should end before compiling. */
 enum tern_status tern_cache_open(const char *dir, struct tern_cache **cache, struct tern_error *err) {
     *cache = NULL;
     enum tern_status status = tern_file_check_writable_dir(dir, err);

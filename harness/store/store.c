@@ -16,6 +16,7 @@
 
 /* ---- the writer's lock: PATH.lock, held by flock for the life of the store; the file stays, its content is the pid ---- */
 
+/* The lock is taken already; a reader of the pid may see the one before for a moment. */
 static void write_holder(int fd) {
     char pid[24];
     tern_str_format(pid, sizeof pid, "%ld\n", (long)getpid());
@@ -36,6 +37,7 @@ static enum tern_status lock_is_held(int fd, const char *path, struct tern_error
     return TERN_INTERNAL;
 }
 
+/* Never waits: a run may take hours, and the user should know at once. O_CLOEXEC keeps workers from inheriting the lock. */
 static enum tern_status take_lock(struct tern_store *s, struct tern_error *err) {
     struct tern_str name = {0};
     tern_str_printf(&name, "%s.lock", s->path);
@@ -58,6 +60,7 @@ static enum tern_status take_lock(struct tern_store *s, struct tern_error *err) 
 
 /* ---- opening ---- */
 
+/* results/ does not exist in a fresh clone. */
 static enum tern_status make_folder_of(const char *path, struct tern_error *err) {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path)

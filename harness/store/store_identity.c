@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A card seen again keeps its row; facts the driver reports differently now are brought up to date. */
 enum tern_status tern_store_device(struct tern_store *s, const struct tern_store_device *d, int64_t *id,
                                    struct tern_error *err) {
     static const char sql[] =
@@ -20,6 +21,7 @@ enum tern_status tern_store_device(struct tern_store *s, const struct tern_store
     return status ? status : tern_store_finish(s, statement, id, err);
 }
 
+/* DO UPDATE with no change, as DO NOTHING would return no id. */
 enum tern_status tern_store_problem(struct tern_store *s, const struct tern_store_problem *p, int64_t *id,
                                     struct tern_error *err) {
     static const char sql[] = "INSERT INTO problem (format, op, m, n, k) VALUES (?, ?, ?, ?, ?)"
@@ -29,6 +31,7 @@ enum tern_status tern_store_problem(struct tern_store *s, const struct tern_stor
     return status ? status : tern_store_finish(s, statement, id, err);
 }
 
+/* The seed keeps its 64 bits in a signed column. */
 enum tern_status tern_store_run_begin(struct tern_store *s, int64_t device, const char *command_line,
                                       const char *tern_version, uint64_t seed, int64_t *run, struct tern_error *err) {
     static const char sql[] = "INSERT INTO run (device, command_line, tern_version, seed, started) VALUES (?, ?, ?, ?, ?)"
@@ -41,6 +44,7 @@ enum tern_status tern_store_run_begin(struct tern_store *s, int64_t device, cons
     return status ? status : tern_store_finish(s, statement, run, err);
 }
 
+/* RETURNING makes an unknown run an error instead of an update of nothing. */
 enum tern_status tern_store_run_end(struct tern_store *s, int64_t run, int exit_code, struct tern_error *err) {
     char now[24];
     int64_t id;
@@ -77,6 +81,7 @@ static void read_build(sqlite3_stmt *row, struct tern_store_build *b) {
     b->seconds = tern_store_double(row, 14);
 }
 
+/* At most one row, as key and id are unique; finalises the statement. */
 static enum tern_status read_one_build(struct tern_store *s, sqlite3_stmt *statement, struct tern_store_build *out,
                                        bool *found, struct tern_error *err) {
     enum tern_status status = tern_store_step(s, statement, found, err);
@@ -110,6 +115,7 @@ enum tern_status tern_store_build_get(struct tern_store *s, int64_t id, struct t
     return status;
 }
 
+/* Candidates are shared by the builds for several formats and architectures. */
 static enum tern_status put_candidate(struct tern_store *s, const struct tern_store_build *b, int64_t *id,
                                       struct tern_error *err) {
     static const char sql[] = "INSERT INTO candidate (template, template_hash, params) VALUES (?, ?, ?)"
@@ -128,6 +134,8 @@ static enum tern_status put_toolchain(struct tern_store *s, const char *nvrtc, i
     return status ? status : tern_store_finish(s, statement, id, err);
 }
 
+/* Candidate, toolchain and build in one transaction. A key built again (its image was lost) replaces the results of the
+ * first build and keeps its id, so that trials stay attached. */
 enum tern_status tern_store_build_put(struct tern_store *s, struct tern_store_build *b, struct tern_error *err) {
     static const char sql[] =
         "INSERT INTO build (key, candidate, toolchain, format, arch, outcome, cubin_hash, cubin_bytes, registers,"

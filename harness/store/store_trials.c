@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+/* `real` comes from the device row itself, never from the caller: no row, no trial. */
 enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t, struct tern_error *err) {
     static const char sql[] =
         "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail,"
@@ -20,6 +21,7 @@ enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_
     return status ? status : tern_store_finish(s, statement, &t->id, err);
 }
 
+/* Only a running row can be finished, and once: a second answer for the same launch would be a mistake of the caller. */
 enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
                                          size_t sample_count, struct tern_error *err) {
     static const char sql[] = "UPDATE trial SET outcome = ?, detail = ?, predicted_us = ?, us = ?, us_lo = ?, us_hi = ?,"
@@ -39,6 +41,7 @@ enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern
     return status;
 }
 
+/* Columns in the order of read_trial. */
 #define TRIAL_COLUMNS                                                                                                       \
     "t.id, t.run, t.device, t.problem, t.build, t.policy, t.stage, t.outcome, t.detail, t.predicted_us, t.us, t.us_lo,"     \
     " t.us_hi, t.sample_count, t.sm_mhz"
@@ -86,6 +89,7 @@ enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int
 
 /* ---- after a dead run ---- */
 
+/* Nobody else can own a running row: the caller holds the writer's lock. */
 static enum tern_status mark_interrupted(struct tern_store *s, const char *now, int64_t *count, struct tern_error *err) {
     static const char sql[] = "UPDATE trial SET outcome = 'crash', interrupted = 1, finished = ?,"
                               " detail = 'interrupted: the run ended while this trial was on the device'"
@@ -99,6 +103,7 @@ static enum tern_status mark_interrupted(struct tern_store *s, const char *now, 
     return status;
 }
 
+/* Counts real crashes and interruptions alike: both took the run with them. */
 static enum tern_status quarantine_repeaters(struct tern_store *s, const char *now, struct tern_error *err) {
     /* With max(id), SQLite takes the bare column `detail` from that row. */
     static const char sql[] = "INSERT OR IGNORE INTO quarantine (device, problem, build, reason, since)"

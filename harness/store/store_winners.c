@@ -30,6 +30,7 @@ enum tern_status tern_store_baseline_put(struct tern_store *s, int64_t run, int6
     return status;
 }
 
+/* The newest of the class counts. */
 enum tern_status tern_store_baseline_find(struct tern_store *s, int64_t device, int64_t problem, const char *kind,
                                           const char *policy, struct tern_store_baseline *out, bool *found,
                                           struct tern_error *err) {
@@ -82,6 +83,7 @@ static enum tern_status remove_stale(struct tern_store *s, const struct tern_res
     return status ? status : tern_store_finish(s, statement, NULL, err);
 }
 
+/* True if a device of this class has a measured winner for the same question. */
 static enum tern_status has_measured(struct tern_store *s, int64_t device, const struct tern_result *r, bool *has,
                                      struct tern_error *err) {
     static const char sql[] = "SELECT count(*) FROM winner WHERE shapes = ?2 AND layer = ?3 AND planned = 0"
@@ -97,6 +99,7 @@ static enum tern_status has_measured(struct tern_store *s, int64_t device, const
     return status;
 }
 
+/* NAN becomes NULL; the constraints then judge whether this row may have times. */
 static enum tern_status insert_winner(struct tern_store *s, int64_t run, int64_t device, int64_t problem, int64_t build,
                                       const struct tern_result *r, struct tern_error *err) {
     static const char sql[] =
@@ -117,6 +120,7 @@ static enum tern_status insert_winner(struct tern_store *s, int64_t run, int64_t
     return status ? status : tern_store_finish(s, statement, &id, err);
 }
 
+/* One row inside the transaction of the call. */
 static enum tern_status promote_one(struct tern_store *s, int64_t run, int64_t device, const struct tern_result *r,
                                     struct tern_error *err) {
     struct tern_store_problem p = {.m = r->m, .n = r->n, .k = r->k};
