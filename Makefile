@@ -38,6 +38,7 @@ LIBRARY := $(BUILD)/libtern.a
 PROGRAM := $(BUILD)/tune
 TEST_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
+OFFLINE_TESTS := $(patsubst tests/offline/%.c,$(BUILD)/tests/offline/%,$(wildcard tests/offline/*.c))
 # Data that the program looks up beside itself (tern_file_home).
 DATA := templates kernels configs scripts harness/emulator
 
@@ -98,6 +99,10 @@ $(LIBRARY): $(OBJECTS)
 $(PROGRAM): $(MAIN_OBJECT) $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+$(BUILD)/tests/offline/%: tests/offline/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(LIBRARY) $(LDFLAGS) $(LDLIBS) -o $@
+
 $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests/unit $(CFLAGS) -MMD -MP $< $(LIBRARY) $(LDFLAGS) $(LDLIBS) -lcmocka -o $@
@@ -108,4 +113,4 @@ build/portable/tune: $(MAIN_OBJECT) $(LIBRARY) $(shell find $(wildcard $(DATA)) 
 	@tar cf - $(wildcard $(DATA)) | tar xf - -C $(@D)
 	@scripts/check-portable.sh $@
 
--include $(OBJECTS:.o=.d) $(MAIN_OBJECT:.o=.d) $(addsuffix .d,$(TESTS))
+-include $(OBJECTS:.o=.d) $(MAIN_OBJECT:.o=.d) $(addsuffix .d,$(TESTS) $(OFFLINE_TESTS))
