@@ -86,10 +86,7 @@ static void describe(const struct tern_emu_region *region, const char *what, con
     }
 }
 
-bool tern_emu_region_check(const struct tern_emu_region *region, const char *what, char *out, size_t size) {
-    if (region->poisoned) {
-        return true;
-    }
+static bool check_guards(const struct tern_emu_region *region, const char *what, char *out, size_t size) {
     for (const uint8_t *at = usable_begin(region); at < usable_end(region); at++) {
         if (at == region->data) {
             at += region->bytes;
@@ -107,11 +104,32 @@ bool tern_emu_region_check(const struct tern_emu_region *region, const char *wha
     return true;
 }
 
-void tern_emu_region_repair(struct tern_emu_region *region) {
-    if (!region->poisoned) {
-        fill_guard(usable_begin(region), region->data);
-        fill_guard(region->data + region->bytes, usable_end(region));
+/* ASan lets only us at the guard bytes, and only between these two calls. */
+static void open_guards(const struct tern_emu_region *region) {
+    if (region->poisoned) {
+        sanitizer_mark("__asan_unpoison_memory_region", usable_begin(region), usable_end(region));
     }
+}
+
+static void close_guards(const struct tern_emu_region *region) {
+    if (region->poisoned) {
+        sanitizer_mark("__asan_poison_memory_region", usable_begin(region), region->data);
+        sanitizer_mark("__asan_poison_memory_region", region->data + region->bytes, usable_end(region));
+    }
+}
+
+bool tern_emu_region_check(const struct tern_emu_region *region, const char *what, char *out, size_t size) {
+    open_guards(region);
+    bool intact = check_guards(region, what, out, size);
+    close_guards(region);
+    return intact;
+}
+
+void tern_emu_region_repair(struct tern_emu_region *region) {
+    open_guards(region);
+    fill_guard(usable_begin(region), region->data);
+    fill_guard(region->data + region->bytes, usable_end(region));
+    close_guards(region);
 }
 
 bool tern_emu_region_describe(const struct tern_emu_region *region, const char *what, const void *address, char *out,
