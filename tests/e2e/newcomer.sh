@@ -33,7 +33,12 @@ for entry in "$root"/templates/*; do
 done
 export TERN_HOME=$home
 
-verify() { timeout -k 5 300 "$tune" verify --backend emu --templates naive >"$home/log" 2>&1; }
+# A format of each kind and two candidates: the emulator matrix of the tests does the rest.
+formats=ternary-g128,gptq3-g32-asym,gptq4-g128,gptq8-channel
+verify() {
+    timeout -k 5 300 "$tune" verify --backend emu --templates naive --formats "$formats" --per-template 1 \
+        --cache "$home/cache" >"$home/log" 2>&1
+}
 
 verify
 [ $? -eq 2 ]
@@ -48,6 +53,7 @@ check "the report names it" $?
 # The same with a wrong zero point: what was verified above must have been verified.
 sed -i 's/- zero)/- zero - 1)/' "$home/templates/naive/kernel.cu"
 ! cmp -s examples/templates/naive/kernel.cu "$home/templates/naive/kernel.cu" || exit 1
+formats=gptq4-g128
 verify
 [ $? -eq 1 ]
 check "a wrong kernel is found wrong" $?
