@@ -106,14 +106,14 @@ __device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[
 extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     tern_simt_decode(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
-    if ((int)blockIdx.y * M_TILE >= args.m)
+    if (blockIdx.y * M_TILE >= (unsigned)args.m)
         return;
-    const int lane = (int)threadIdx.x % 32, warp = __shfl_sync(0xFFFFFFFFu, (int)threadIdx.x / 32, 0);
+    const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_share s = tern_share_make(args, shared);
     int x_column[M_TILE]; // columns that do not exist read the last one; their results are not stored
 #pragma unroll
     for (int m = 0; m < M_TILE; m++)
-        x_column[m] = tern_smaller(m, s.columns - 1) * s.x_pitch + lane % 4 * 16;
+        x_column[m] = tern_smaller(m, s.columns - 1) * s.x_pitch + (lane & 3) * 16;
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane,

@@ -50,8 +50,8 @@ __device__ __forceinline__ int tern_smaller(int a, int b) {
 
 __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_args &args, unsigned char *shared) {
     struct tern_share s;
-    s.k_tiles = (int)((args.k + 127) / 128);
-    s.row_tiles = (int)((args.n + 15) / 16);
+    s.k_tiles = (int)(((unsigned)args.k + 127) / 128); // N and K are below 2^31: unsigned divisions are shifts
+    s.row_tiles = (int)(((unsigned)args.n + 15) / 16);
     const unsigned row_blocks = (unsigned)(s.row_tiles + ROW_TILES - 1) / ROW_TILES;
     const unsigned clusters = gridDim.x / CLUSTER_K, cluster = blockIdx.x / CLUSTER_K;
     unsigned most = 1, even = 1, rest = 0;
@@ -62,14 +62,14 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     }
     s.first_block = (int)(cluster * even + (cluster < rest ? cluster : rest));
     s.blocks = (int)(even + (cluster < rest));
-    const int rank = (int)(blockIdx.x % CLUSTER_K);
-    s.k_begin = rank * s.k_tiles / CLUSTER_K;
-    s.k_end = (rank + 1) * s.k_tiles / CLUSTER_K;
+    const unsigned rank = blockIdx.x % CLUSTER_K;
+    s.k_begin = (int)(rank * (unsigned)s.k_tiles / CLUSTER_K);
+    s.k_end = (int)((rank + 1) * (unsigned)s.k_tiles / CLUSTER_K);
     s.first_column = (int)blockIdx.y * M_TILE;
     s.columns = tern_smaller((int)args.m - s.first_column, M_TILE);
-    s.chunk = X_CHUNK > 0 ? X_CHUNK : (s.k_tiles + CLUSTER_K - 1) / CLUSTER_K;
+    s.chunk = X_CHUNK > 0 ? X_CHUNK : (int)((unsigned)(s.k_tiles + CLUSTER_K - 1) / CLUSTER_K);
     s.x_pitch = s.chunk * 256 + 64;
-    s.slots_per_warp = (int)(most + WARPS - 1) / WARPS + 1;
+    s.slots_per_warp = (int)((most + WARPS - 1) / WARPS + 1);
     s.x = shared;
     s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
     s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
@@ -83,9 +83,9 @@ struct tern_source {
 
 __device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane) {
     struct tern_source from;
-    from.codes = (const unsigned char *)args.codes + lane * 16;
-    from.scales = (const unsigned char *)args.scales + lane / 4 * 4;
-    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? lane / 4 * 2 : 0);
+    from.codes = (const unsigned char *)args.codes + (unsigned)lane * 16;
+    from.scales = (const unsigned char *)args.scales + (unsigned)lane / 4 * 4;
+    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? (unsigned)lane / 4 * 2 : 0);
 #ifndef TERN_EMULATOR
     // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
     asm("" : "+l"(from.codes), "+l"(from.scales), "+l"(from.zeros));
@@ -125,16 +125,21 @@ __device__ __forceinline__ void tern_cursor_enter_block(struct tern_cursor &c, c
     c.present = s.row_tiles - (int)row_tile;
 }
 
+// The row block, from the share's first, in which the warp's piece begins.
+__device__ __forceinline__ int tern_warp_first(const struct tern_share &s, int warp) {
+    return (int)((unsigned)(warp * s.blocks) / WARPS);
+}
+
 // Goes to the start of the warp's piece of the chunk that begins at K tile k_begin. A piece may be empty.
 __device__ __forceinline__ void tern_cursor_start(struct tern_cursor &c, const struct tern_share &s, int groups, int warp,
                                                   int k_begin) {
     c.k_begin = k_begin;
     c.k_end = tern_smaller(k_begin + s.chunk, s.k_end);
-    const int tiles = c.k_end - c.k_begin, line = s.blocks * tiles;
-    const int from = warp * line / WARPS;
-    c.left = (warp + 1) * line / WARPS - from;
-    c.block = warp * s.blocks / WARPS; // = from / tiles, whatever tiles is
-    c.k = c.k_begin + from - c.block * tiles;
+    const int tiles = c.k_end - c.k_begin;
+    const unsigned line = (unsigned)(s.blocks * tiles), from = (unsigned)warp * line / WARPS;
+    c.left = (int)((unsigned)(warp + 1) * line / WARPS - from);
+    c.block = tern_warp_first(s, warp); // = from / tiles, whatever tiles is
+    c.k = c.k_begin + (int)from - c.block * tiles;
     tern_cursor_enter_block(c, s, groups);
 }
 
@@ -250,7 +255,7 @@ __device__ __forceinline__ void tern_slots_clear(const struct tern_share &s) {
 
 // The warp's slot for a row block, [columns][SLOT_PITCH]. A warp's slots begin with the row block its piece begins in.
 __device__ __forceinline__ float *tern_slot(const struct tern_share &s, int warp, int block) {
-    return s.slots + (warp * s.slots_per_warp + block - warp * s.blocks / WARPS) * (s.columns * SLOT_PITCH);
+    return s.slots + (warp * s.slots_per_warp + block - tern_warp_first(s, warp)) * (s.columns * SLOT_PITCH);
 }
 
 // The ring's next load: into `tiles`, from the cursor, which moves on. Past the end of the piece it loads nothing.
