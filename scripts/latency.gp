@@ -9,6 +9,8 @@ WIDTH = 1000
 HEIGHT = 110 + 330 * ROWS
 load HERE . "style.gp"
 load HERE . "panels.gp"
+stats DATA skip 1 using 6 nooutput name "M"
+LARGEST_M = M_max
 
 row(v) = (strcol(1) eq SERIES && strcol(2) eq LAYER) ? v : NaN
 known(v, otherwise) = v == v ? v : otherwise

@@ -9,6 +9,8 @@ WIDTH = 1000
 HEIGHT = 110 + 300 * ROWS
 load HERE . "style.gp"
 load HERE . "panels.gp"
+stats DATA skip 1 using 6 nooutput name "M"
+LARGEST_M = M_max
 
 stats DATA skip 1 using 15 nooutput name "SHARE"
 dash(s) = PREDICTED ? 2 : s

@@ -19,10 +19,10 @@ unset key
 set grid noytics xtics
 set border 1
 set tics scale 0
-set xlabel "ms for all linear layers" offset 0,0.5
 mine(v) = (strcol(1) eq SIZE) ? v : NaN
 amount(v) = v < 10 ? sprintf("%.2f", v) : v < 100 ? sprintf("%.1f", v) : sprintf("%.0f", v)
-text(v, s) = amount(v) . " ms" . (s == s && s != 1 ? sprintf(" (%.2f×)", s) : "")
+step(v) = (10.0 ** floor(log10(v))) * (v / 10.0 ** floor(log10(v)) < 2 ? 1 : v / 10.0 ** floor(log10(v)) < 5 ? 2 : 5)
+text(v, s) = amount(SCALE * v) . UNIT . (s == s && s != 1 ? sprintf(" (%.2f×)", s) : "")
 what(m) = m eq "1" ? "M = 1: one token" : "M = " . m . ": a step of " . m . " tokens"
 
 set label 1003 "black mark: limit of this GPU" at screen 0.98, 1.0 - 24.0/HEIGHT right font ",12" textcolor rgb QUIET front
@@ -38,10 +38,14 @@ do for [I = 1:COUNT] {
     stats DATA skip 1 using (mine($2)) nooutput name "FIRST"
     set yrange [BARS - 0.4:(FIRST_min > 0 ? 0.4 : -0.6)]
     # Room for the text at the end of the longest bar.
-    set xrange [0:BAR_max * 1.95]
+    SCALE = BAR_max < 0.1 ? 1000.0 : 1.0
+    UNIT = BAR_max < 0.1 ? " µs" : " ms"
+    set xlabel UNIT[2:*] . " for all linear layers" offset 0,0.5
+    set xrange [0:SCALE * BAR_max * 1.95]
+    set xtics step(SCALE * BAR_max / 2.0)
     if (PREDICTED) { set style fill pattern 4 border } else { set style fill solid 1.0 noborder }
-    plot DATA skip 1 using (mine($5 / 2)):2:($5 / 2):(0.34):($3 == 0 ? int(0x9aa3ad) : colour(int($3))):ytic(strcol(4)) with boxxyerror linecolor rgb variable, \
-         DATA skip 1 using (mine($6)):($2 - 0.4):(0):(0.8) with vectors nohead linecolor rgb "#000000" linewidth 2.5, \
-         DATA skip 1 using (mine($5)):2:(text($5, $7)) with labels left offset 0.8,0 font ",13" textcolor rgb INK
+    plot DATA skip 1 using (SCALE * mine($5 / 2)):2:(SCALE * $5 / 2):(0.34):($3 == 0 ? int(0x9aa3ad) : colour(int($3))):ytic(strcol(4)) with boxxyerror linecolor rgb variable, \
+         DATA skip 1 using (SCALE * mine($6)):($2 - 0.4):(0):(0.8) with vectors nohead linecolor rgb "#000000" linewidth 2.5, \
+         DATA skip 1 using (SCALE * mine($5)):2:(text($5, column(7))) with labels left offset 0.8,0 font ",13" textcolor rgb INK
 }
 unset multiplot

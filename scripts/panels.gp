@@ -1,5 +1,5 @@
 # Panels over batch size: places panel I of COUNT in a grid of COLUMNS x ROWS and gives it its title and M axis.
-# Needs WIDTH, HEIGHT; the first 84 pixels hold title and legend, the last 36 the caption.
+# Needs WIDTH, HEIGHT, LARGEST_M; the first 84 pixels hold title and legend, the last 36 the caption.
 TOP = 84.0; BOTTOM = 36.0
 px(x) = x / WIDTH
 py(y) = 1.0 - y / HEIGHT
@@ -12,7 +12,7 @@ panel(i) = sprintf("set lmargin at screen %f; set rmargin at screen %f; set tmar
 
 # The legend has an empty plot of its own above the panels, as wide as the picture: legend, the plot of it, then panels_begin.
 legend = "set lmargin at screen px(20.0); set rmargin at screen px(WIDTH - 20.0); set tmargin at screen py(40.0); set bmargin at screen py(TOP - 6.0); " . \
-    "set key center center horizontal samplen 2.5 font ',12'; unset border; set tics scale 0; set format xy ''; unset grid; set xrange [1:2]; set yrange [1:2]"
-panels_begin = "unset key; unset label 1001; unset label 1002; set border 3; set grid; set tics scale 1; set format xy '%g'; set xrange [0.8:*]"
+    "set key center center horizontal maxrows 1 samplen 2 font ',12'; unset border; set tics scale 0; set format xy ''; unset grid; set xrange [1:2]; set yrange [1:2]"
+panels_begin = "unset key; unset label 1001; unset label 1002; set border 3; set grid; set tics scale 1; set format xy '%g'; set xrange [0.8:LARGEST_M * 1.25]"
 
 MTICS = 'set xtics ("1" 1, "" 2 1, "4" 4, "" 8 1, "16" 16, "" 32 1, "64" 64, "" 128 1, "256" 256, "" 512 1, "1024" 1024, "" 2048 1, "4096" 4096, "" 8192 1)'

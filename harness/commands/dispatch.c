@@ -189,3 +189,13 @@ out:
     tern_strs_free(&b.words);
     return status;
 }
+
+bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem) {
+    const struct tern_dispatch_limits *device = limits;
+    struct tern_dispatch_geometry g;
+    if (tern_dispatch_geometry(row, problem->m, problem->n, problem->k, device->sms, &g, NULL))
+        return false;
+    return g.grid[0] > 0 && g.grid[0] <= INT32_MAX && g.grid[1] > 0 && g.grid[1] <= 65535 && g.grid[2] > 0 &&
+           g.grid[2] <= 65535 && g.block > 0 && g.block <= 1024 && g.cluster > 0 && g.grid[0] % g.cluster == 0 &&
+           g.smem_bytes >= 0 && g.smem_bytes + row->static_smem_bytes <= device->smem_bytes && g.workspace_bytes >= 0;
+}

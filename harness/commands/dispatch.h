@@ -3,6 +3,7 @@
 #define TERN_COMMANDS_DISPATCH_H
 
 #include "output/export.h"
+#include "output/select.h"
 
 /* Where `run` keeps its rows when --db is not given. */
 #define TERN_DEFAULT_DB "results/tern.db"
@@ -21,5 +22,12 @@ struct tern_dispatch_geometry {
 /* A row's launch for a problem that need not be the row's own. */
 enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m, int64_t n, int64_t k, int64_t sms,
                                         struct tern_dispatch_geometry *out, struct tern_error *err);
+
+/* What the fits-callback below needs to know of the device. */
+struct tern_dispatch_limits {
+    int64_t sms, smem_bytes; /* smem: most of one block, dynamic and static */
+};
+/* tern_selection_fits with a struct tern_dispatch_limits as user: the same limits as in the exported header. */
+bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem);
 
 #endif

@@ -140,7 +140,8 @@ static enum tern_status write_header(const struct export_options *o, const struc
     if (!status)
         status = tern_file_read(abi_path, &abi, &abi_bytes, err);
     if (!status) {
-        const struct tern_export input = {rows, launches, gpu->title, gpu->sms, abi, o->allow_planned};
+        const struct tern_export input = {rows, launches,        gpu->title, gpu->sms, gpu->smem_block_bytes,
+                                          abi,  o->allow_planned};
         status = tern_export_header(o->output, &input, err);
     }
     for (size_t i = 0; i < rows->count; i++)

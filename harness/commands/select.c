@@ -121,11 +121,13 @@ static void print_json(const struct answer *a) {
     json_decref(root);
 }
 
-static enum tern_status answer_of(const struct select_options *o, const struct tern_selection_table *table, int64_t sms,
-                                  struct answer *a, struct tern_error *err) {
-    a->row = tern_selection_find(table, o->op, o->format, o->m, o->n, o->k, &a->match);
+static enum tern_status answer_of(const struct select_options *o, const struct tern_selection_table *table,
+                                  const struct tern_gpu *gpu, struct answer *a, struct tern_error *err) {
+    const struct tern_selection_problem problem = {o->op, o->format, o->m, o->n, o->k};
+    struct tern_dispatch_limits limits = {gpu->sms, gpu->smem_block_bytes};
+    a->row = tern_selection_find(table, &problem, tern_dispatch_fits, &limits, &a->match);
     a->use_cublas = a->row ? tern_selection_use_cublas(a->row) : o->m > 0;
-    return a->row ? tern_dispatch_geometry(a->row, o->m, o->n, o->k, sms, &a->geometry, err) : TERN_OK;
+    return a->row ? tern_dispatch_geometry(a->row, o->m, o->n, o->k, gpu->sms, &a->geometry, err) : TERN_OK;
 }
 
 static enum tern_status select_run(int argc, char **argv, struct tern_error *err) {
@@ -143,7 +145,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     if (status)
         goto out;
     table = tern_selection_build(&rows);
-    status = answer_of(&o, &table, gpu.sms, &answer, err);
+    status = answer_of(&o, &table, &gpu, &answer, err);
     if (status)
         goto out;
     if (o.json)

@@ -158,6 +158,8 @@ static void add_opening(const struct writer *w) {
     add_literal(out, row->arch);
     tern_str_printf(out, "\n#define TERN_DISPATCH_SMS %lld /* multiprocessors, for args.multiprocessors */\n",
                     (long long)w->input->sms);
+    tern_str_printf(out, "#define TERN_DISPATCH_SMEM %lld /* most bytes of shared memory of one block */\n",
+                    (long long)w->input->smem_bytes);
     tern_str_printf(out, "#define TERN_DISPATCH_PLANNED %d /* 1: at least one choice was never measured */\n\n", planned);
     tern_str_append(out, w->input->abi);
     tern_str_append(out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");

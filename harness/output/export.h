@@ -22,6 +22,7 @@ struct tern_export {
     const struct tern_export_launch *launches; /* one a row */
     const char *gpu_title;                     /* "NVIDIA H200 SXM" */
     int64_t sms;                               /* multiprocessors of that GPU */
+    int64_t smem_bytes;                        /* most shared memory of one block there, dynamic and static */
     const char *abi;                           /* text of tern/abi.h, copied into the header */
     bool allow_planned;
 };

@@ -104,33 +104,43 @@ bool tern_selection_use_cublas(const struct tern_result *row) {
     return row->baseline_us < row->us;
 }
 
-static bool takes(const struct tern_result *row, int64_t m) {
-    return row->min_m <= m && m <= row->max_m;
+/* One question to the table. */
+struct query {
+    const struct tern_selection_problem *problem;
+    tern_selection_fits *fits;
+    void *user;
+};
+
+static bool takes(const struct query *q, const struct tern_result *row) {
+    int64_t m = q->problem->m;
+    return row->min_m <= m && m <= row->max_m && (!q->fits || q->fits(q->user, row, q->problem));
 }
 
 /* The row for m inside a group. Neighbours first: the next larger tuned M costs at most its own time, the next smaller one
  * ceil(m / M) times its own; the cheaper of the two wins, the larger on a tie. Where neither takes m: the nearest larger,
  * then the nearest smaller that does. */
-static const struct tern_result *find_in_group(const struct tern_selection_group *group, int64_t m, bool *exact) {
+static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q,
+                                               bool *exact) {
+    const int64_t m = q->problem->m;
     size_t above = 0;
     while (above < group->count && group->rows[above]->m < m)
         above++;
-    *exact = above < group->count && group->rows[above]->m == m && takes(group->rows[above], m);
+    *exact = above < group->count && group->rows[above]->m == m && takes(q, group->rows[above]);
     if (*exact)
         return group->rows[above];
     const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
     const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
-    if (high && takes(high, m)) {
-        if (!low || !takes(low, m))
+    if (high && takes(q, high)) {
+        if (!low || !takes(q, low))
             return high;
         int64_t passes = (m - 1) / low->m + 1, low_ns = tern_selection_ns(low);
         return low_ns < tern_selection_ns(high) / passes ? low : high;
     }
     for (size_t i = above; i < group->count; i++)
-        if (takes(group->rows[i], m))
+        if (takes(q, group->rows[i]))
             return group->rows[i];
     for (size_t i = above; i-- > 0;)
-        if (takes(group->rows[i], m))
+        if (takes(q, group->rows[i]))
             return group->rows[i];
     return NULL;
 }
@@ -147,32 +157,45 @@ static bool ratio_less(struct ratio a, struct ratio b) {
     return a.over * b.under < b.over * a.under;
 }
 
-const struct tern_result *tern_selection_find(const struct tern_selection_table *table, const char *op, const char *format,
-                                              int64_t m, int64_t n, int64_t k, enum tern_selection_match *match) {
+static bool in_range(const struct tern_selection_problem *p) {
+    const int64_t end = TERN_SELECT_SIZE_END;
+    return p->m > 0 && p->n > 0 && p->k > 0 && p->m < end && p->n < end && p->k < end && p->n % 8 == 0 && p->k % 32 == 0;
+}
+
+/* The tuned (N, K) with the smallest of max(|log2 N ratio|, |log2 K ratio|); that ratio in *distance. */
+static const struct tern_selection_group *nearest(const struct tern_selection_table *table,
+                                                  const struct tern_selection_problem *p, struct ratio *distance) {
     const struct tern_selection_group *best = NULL;
-    struct ratio best_distance = {0, 1};
-    const int64_t limit = INT64_C(1) << 31;
-    *match = TERN_SELECTION_NONE;
-    if (m <= 0 || n <= 0 || k <= 0 || m >= limit || n >= limit || k >= limit)
-        return NULL;
     for (size_t i = 0; i < table->count; i++) {
         const struct tern_selection_group *group = &table->groups[i];
-        if (strcmp(group->op, op ? op : "linear-a16") || strcmp(group->format, format))
+        if (strcmp(group->op, p->op ? p->op : "linear-a16") || strcmp(group->format, p->format))
             continue;
-        struct ratio by_n = ratio_of(n, group->n), by_k = ratio_of(k, group->k);
-        struct ratio distance = ratio_less(by_n, by_k) ? by_k : by_n;
-        if (!best || ratio_less(distance, best_distance)) {
+        struct ratio by_n = ratio_of(p->n, group->n), by_k = ratio_of(p->k, group->k);
+        struct ratio larger = ratio_less(by_n, by_k) ? by_k : by_n;
+        if (!best || ratio_less(larger, *distance)) {
             best = group;
-            best_distance = distance;
+            *distance = larger;
         }
     }
+    return best;
+}
+
+const struct tern_result *tern_selection_find(const struct tern_selection_table *table,
+                                              const struct tern_selection_problem *problem, tern_selection_fits *fits,
+                                              void *user, enum tern_selection_match *match) {
+    const struct query query = {problem, fits, user};
+    struct ratio distance = {1, 1};
     bool exact = false;
-    const struct tern_result *row = best ? find_in_group(best, m, &exact) : NULL;
+    *match = TERN_SELECTION_NONE;
+    if (!in_range(problem))
+        return NULL;
+    const struct tern_selection_group *group = nearest(table, problem, &distance);
+    const struct tern_result *row = group ? find_in_group(group, &query, &exact) : NULL;
     if (!row)
         return NULL;
-    if (best_distance.over > TERN_SELECT_NEAR_RATIO * best_distance.under)
+    if (distance.over > TERN_SELECT_NEAR_RATIO * distance.under)
         *match = TERN_SELECTION_DEFAULT;
-    else if (best_distance.over != best_distance.under)
+    else if (distance.over != distance.under)
         *match = TERN_SELECTION_NEAR;
     else
         *match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;

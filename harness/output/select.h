@@ -44,9 +44,21 @@ int64_t tern_selection_ns(const struct tern_result *row);
 /* True where cuBLASLt on FP16 weights was measured and is faster than the winner. */
 bool tern_selection_use_cublas(const struct tern_result *row);
 
-/* The row to use for a problem, or NULL with match NONE (unknown format, M <= 0, or no kernel of the group takes this M).
- * op NULL means "linear-a16". */
-const struct tern_result *tern_selection_find(const struct tern_selection_table *table, const char *op, const char *format,
-                                              int64_t m, int64_t n, int64_t k, enum tern_selection_match *match);
+/* Sizes from here on are not served: below it, no launch arithmetic of a template can overflow 64 bits. */
+#define TERN_SELECT_SIZE_END (INT64_C(1) << 24)
+
+struct tern_selection_problem {
+    const char *op, *format; /* op NULL: "linear-a16" */
+    int64_t m, n, k;
+};
+
+/* Whether the row's kernel can be launched for this problem: grid, block and shared memory within the device's limits. */
+typedef bool tern_selection_fits(void *user, const struct tern_result *row, const struct tern_selection_problem *problem);
+
+/* The row to use for a problem, or NULL with match NONE: unknown format, M <= 0, a size out of range, N no multiple of 8 or
+ * K of 32, or no kernel of the group takes this M. fits NULL: only the range of M is checked. */
+const struct tern_result *tern_selection_find(const struct tern_selection_table *table,
+                                              const struct tern_selection_problem *problem, tern_selection_fits *fits,
+                                              void *user, enum tern_selection_match *match);
 
 #endif

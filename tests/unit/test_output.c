@@ -53,7 +53,8 @@ static void small_table(struct tern_results *list) {
 static void expect(const struct tern_selection_table *table, int64_t m, int64_t n, int64_t k,
                    enum tern_selection_match match, int64_t tuned_m, int64_t tuned_n) {
     enum tern_selection_match got = TERN_SELECTION_EXACT;
-    const struct tern_result *row = tern_selection_find(table, NULL, "ternary-g128", m, n, k, &got);
+    const struct tern_selection_problem problem = {NULL, "ternary-g128", m, n, k};
+    const struct tern_result *row = tern_selection_find(table, &problem, NULL, NULL, &got);
     assert_int_equal(got, match);
     if (match == TERN_SELECTION_NONE) {
         assert_null(row);
@@ -79,15 +80,19 @@ static void selection_follows_the_rules(void **state) {
     expect(&table, 1, 128, 64, TERN_SELECTION_NEAR, 1, 64);
     expect(&table, 1, 512, 64, TERN_SELECTION_NEAR, 1, 1024);
     expect(&table, 1, 64, 256, TERN_SELECTION_NEAR, 1, 64);      /* exactly 4x is near */
-    expect(&table, 1, 64, 264, TERN_SELECTION_DEFAULT, 1, 64);   /* more is not */
+    expect(&table, 1, 64, 288, TERN_SELECTION_DEFAULT, 1, 64);   /* more is not */
     expect(&table, 1, 256, 4096, TERN_SELECTION_DEFAULT, 1, 64); /* 64x in K from both: the first */
     expect(&table, 0, 64, 64, TERN_SELECTION_NONE, 0, 0);
     expect(&table, -1, 64, 64, TERN_SELECTION_NONE, 0, 0);
     expect(&table, 1, 0, 64, TERN_SELECTION_NONE, 0, 0);
-    expect(&table, INT64_C(1) << 31, 64, 64, TERN_SELECTION_NONE, 0, 0);
+    expect(&table, INT64_C(1) << 24, 64, 64, TERN_SELECTION_NONE, 0, 0);
+    expect(&table, 1, 68, 64, TERN_SELECTION_NONE, 0, 0); /* N no multiple of 8, K no multiple of 32 */
+    expect(&table, 1, 64, 80, TERN_SELECTION_NONE, 0, 0);
     enum tern_selection_match match;
-    assert_null(tern_selection_find(&table, NULL, "gptq4-g128", 1, 64, 64, &match));
-    assert_null(tern_selection_find(&table, "linear-a8", "ternary-g128", 1, 64, 64, &match));
+    const struct tern_selection_problem other_format = {NULL, "gptq4-g128", 1, 64, 64},
+                                        other_op = {"linear-a8", "ternary-g128", 1, 64, 64};
+    assert_null(tern_selection_find(&table, &other_format, NULL, NULL, &match));
+    assert_null(tern_selection_find(&table, &other_op, NULL, NULL, &match));
     tern_selection_free(&table);
     tern_results_free(&list);
 }

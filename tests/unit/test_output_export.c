@@ -22,8 +22,9 @@
 
 #include <cmocka.h>
 
-#define PROBLEMS 3000
-#define H200_SMS 132
+#define PROBLEMS  3000
+#define H200_SMS  132
+#define H200_SMEM 232448 /* as in configs/gpus/h200.lua */
 
 static const char CALLER[] =
     "#define TERN_DISPATCH_IMPLEMENTATION\n"
@@ -184,6 +185,13 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     struct tern_selection_table table = tern_selection_build(&f->rows);
     struct tern_random r;
     struct tern_str problems = {0};
+    struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
+    enum tern_selection_match unused;
+    size_t unfit = 0;
+    static const struct {
+        int64_t m, n, k;
+    } edges[] = {{0, 64, 64},      {1, 68, 64},       {1, 64, 80}, {1, 1 << 23, 64}, {1, 1 << 24, 64},
+                 {1, 64, 1 << 24}, {1 << 24, 64, 64}, {1, 8, 32},  {-1, 64, 64},     {1, 0, 64}};
     struct tern_error err = {0};
     const struct tern_result *sparse = f->rows.rows;
     while (strcmp(sparse->layer, "lm_head"))
@@ -200,11 +208,16 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
         }
         int64_t n = tuned ? like->n : 8 * (int64_t)(1 + tern_random_below(&r, 16384));
         int64_t k = tuned ? like->k : 32 * (int64_t)(1 + tern_random_below(&r, 4096));
+        if (i < (int)(sizeof edges / sizeof edges[0]))
+            m = edges[i].m, n = edges[i].n, k = edges[i].k;
         enum tern_selection_match match;
         struct tern_dispatch_geometry g = {0};
-        const struct tern_result *row = tern_selection_find(&table, NULL, format, m, n, k, &match);
+        const struct tern_selection_problem problem = {NULL, format, m, n, k};
+        const struct tern_result *row = tern_selection_find(&table, &problem, tern_dispatch_fits, &limits, &match);
+        unfit += row != tern_selection_find(&table, &problem, NULL, NULL, &unused);
         tern_str_printf(&problems, "%s %lld %lld %lld\n", format, (long long)m, (long long)n, (long long)k);
-        tern_str_printf(expected, "%s %d", tern_selection_match_name(match), row ? tern_selection_use_cublas(row) : m > 0);
+        tern_str_printf(expected, "%s %d", tern_selection_match_name(match),
+                        row ? tern_selection_use_cublas(row) : m > 0 && n > 0);
         if (row) {
             assert_int_equal(tern_dispatch_geometry(row, m, n, k, H200_SMS, &g, &err), TERN_OK);
             tern_str_printf(expected, " %s %s %s %s %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld", row->template_name,
@@ -214,6 +227,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
         }
         tern_str_append(expected, "\n");
     }
+    assert_true(unfit > 0); /* some choices were turned down for their launch */
     write_text(f, "problems", problems.data, problems.length);
     tern_str_free(&problems);
     tern_selection_free(&table);
@@ -272,7 +286,8 @@ static void select_command_prints_the_same_choice(void **state) {
     struct tern_dispatch_geometry g;
     enum tern_selection_match match;
     struct tern_selection_table table = tern_selection_build(&f->rows);
-    const struct tern_result *row = tern_selection_find(&table, NULL, "ternary-g128", 5, 37888, 3584, &match);
+    const struct tern_selection_problem problem = {NULL, "ternary-g128", 5, 37888, 3584};
+    const struct tern_result *row = tern_selection_find(&table, &problem, NULL, NULL, &match);
     assert_non_null(row);
     assert_int_equal(tern_dispatch_geometry(row, 5, 37888, 3584, H200_SMS, &g, &err), TERN_OK);
     tern_str_format(words, sizeof words,
@@ -384,7 +399,7 @@ static void text_is_escaped(void **state) {
     tern_str_copy(row.baseline, sizeof row.baseline, "b*/");
     tern_results_add(&rows, &row);
     struct tern_export_launch launch = {0};
-    const struct tern_export input = {&rows, &launch, "GPU */ x", 1, "", false};
+    const struct tern_export input = {&rows, &launch, "GPU */ x", 1, 1, "", false};
     assert_int_equal(tern_export_text(&input, &text, &err), TERN_OK);
     assert_non_null(strstr(text.data, "\"a\\042b\\134c\\077\\077/\\012\""));
     assert_null(strstr(text.data, "int y; */"));
