@@ -7,6 +7,7 @@
 #include "config/find.h"
 #include "config/sandbox.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "formats/layout.h"
 
 #include <ctype.h>
@@ -301,12 +302,16 @@ enum tern_status tern_template_load(const char *dir, struct tern_template *out, 
     return TERN_OK;
 }
 
-/* True for a folder of templates/ that is meant to be a template: it has either of the two files. */
+/* True for a folder with a space.lua. One with a kernel.cu alone is being written: it is named, not silently left out. */
 static bool template_is_folder(const char *dir) {
     char kernel[PATH_MAX], space[PATH_MAX];
     tern_str_format(kernel, sizeof(kernel), "%s/kernel.cu", dir);
     tern_str_format(space, sizeof(space), "%s/space.lua", dir);
-    return tern_file_exists(kernel) || tern_file_exists(space);
+    if (tern_file_exists(space))
+        return true;
+    if (tern_file_exists(kernel))
+        tern_log_warn("add a space.lua, see docs/adding-a-kernel.md", "%s has a kernel.cu but no space.lua: left out", dir);
+    return false;
 }
 
 enum tern_status tern_templates_load_all(struct tern_template **templates, size_t *count, struct tern_error *err) {
