@@ -100,33 +100,59 @@ static void add_sample(struct verify *v, size_t first, const struct tern_candida
     }
 }
 
-/* Candidates valid for a standard shape of small, middle and large M: the grid depends on the problem. */
-static enum tern_status add_candidates(struct verify *v, const struct tern_template *t, size_t format,
-                                       struct tern_error *err) {
-    size_t fits[64], fit_count = 0, first = v->item_count;
-    for (size_t i = 0; i < tern_check_shape_count && fit_count < 64; i++) {
-        if (tern_check_shape_fits(&tern_check_shapes[i], &v->formats[format], t)) {
-            fits[fit_count++] = i;
+/* Shapes on which grids are enumerated, since what is valid depends on the problem: smallest, middle and largest M, and the
+ * two longest K. Returns how many; the table has its shapes with the smallest M first only by habit, so they are searched.
+ */
+#define SELECT_SHAPES 5
+static size_t select_shapes(const struct tern_template *t, const struct tern_format *format, size_t out[SELECT_SHAPES]) {
+    size_t count = 0;
+    bool taken[64] = {false};
+    static const int64_t target_m[SELECT_SHAPES] = {1, 16, INT32_MAX, 0, 0}; /* 0: the longest K that is left */
+    for (size_t part = 0; part < SELECT_SHAPES; part++) {
+        size_t best = SIZE_MAX;
+        int64_t best_score = INT64_MAX;
+        for (size_t i = 0; i < tern_check_shape_count && i < 64; i++) {
+            const struct tern_check_shape *s = &tern_check_shapes[i];
+            int64_t score = target_m[part] > 0 ? llabs(s->m - target_m[part]) : -s->k;
+            if (!taken[i] && score < best_score && tern_check_shape_fits(s, format, t)) {
+                best = i;
+                best_score = score;
+            }
+        }
+        if (best != SIZE_MAX) {
+            taken[best] = true;
+            out[count++] = best;
         }
     }
+    return count;
+}
+
+static enum tern_status add_candidates(struct verify *v, const struct tern_template *t, size_t format,
+                                       struct tern_error *err) {
+    size_t shapes[SELECT_SHAPES], first = v->item_count;
+    size_t parts = select_shapes(t, &v->formats[format], shapes);
     char stream[96];
     struct tern_random random;
     tern_str_format(stream, sizeof stream, "verify %s %s", t->name, v->formats[format].name);
     tern_random_init(&random, (uint64_t)v->options.seed, stream);
+    /* The sample is dealt to the shapes in turn, starting anywhere, so that small samples over many formats meet them all.
+     */
+    size_t start = parts > 0 ? (size_t)tern_random_below(&random, parts) : 0;
     enum tern_status status = TERN_OK;
-    size_t parts = fit_count < 3 ? fit_count : 3;
     for (size_t part = 0; part < parts && status == TERN_OK; part++) {
-        const struct tern_check_shape *s =
-            &tern_check_shapes[fits[parts == 1 ? 0 : (fit_count - 1) * (parts - 1 - part) / (parts - 1)]];
+        const struct tern_check_shape *s = &tern_check_shapes[shapes[part]];
         struct tern_problem_shape problem = {.format = &v->formats[format], .m = s->m, .n = s->n, .k = s->k};
         struct tern_candidates list = {0};
         struct tern_exclusions why = {0};
+        int64_t share = (v->options.per_template + (int64_t)((part + start) % parts)) / (int64_t)parts;
+        if (share == 0 && !v->options.all && v->item_count > first) {
+            continue;
+        }
         status = tern_grid_enumerate(t, &problem, &v->gpu, &list, &why, err);
         if (status == TERN_OK && list.count > 0) {
             if (v->item_count == first) {
                 add_item(v, first, &list.items[0], format); /* the default, where it is valid */
             }
-            int64_t share = (v->options.per_template + (int64_t)part) / (int64_t)parts;
             add_sample(v, first, &list, format, share, &random);
         }
         tern_candidates_free(&list);
