@@ -43,7 +43,7 @@ do for [I = 1:COUNT] {
     set xlabel UNIT[2:*] . " for all linear layers" offset 0,0.5
     set xrange [0:SCALE * BAR_max * 1.95]
     set xtics step(SCALE * BAR_max / 2.0)
-    if (PREDICTED) { set style fill pattern 4 border } else { set style fill solid 1.0 noborder }
+    if (PREDICTED) { set style fill transparent solid 0.3 border } else { set style fill solid 1.0 noborder }
     plot DATA skip 1 using (SCALE * mine($5 / 2)):2:(SCALE * $5 / 2):(0.34):($3 == 0 ? int(0x9aa3ad) : colour(int($3))):ytic(strcol(4)) with boxxyerror linecolor rgb variable, \
          DATA skip 1 using (SCALE * mine($6)):($2 - 0.4):(0):(0.8) with vectors nohead linecolor rgb "#000000" linewidth 2.5, \
          DATA skip 1 using (SCALE * mine($5)):2:(text($5, column(7))) with labels left offset 0.8,0 font ",13" textcolor rgb INK

@@ -29,7 +29,7 @@ row(v, s, l) = (strcol(1) eq s && strcol(2) eq l) ? v : NaN
 LCOUNT = words(LAYERS)
 DASH = PREDICTED ? 2 : 1
 marker(s, l) = (PREDICTED || s % 2 == 0) ? open(l) : filled(l)
-plot roof(x) with lines linecolor rgb INK linewidth 2.5 title "ceiling", \
+plot roof(x) with lines linecolor rgb INK linewidth 2.5 title "ceiling, data sheet", \
      for [C = 0:words(SERIES) * LCOUNT - 1] DATA skip 1 using 16:(row($17, word(SERIES, C / LCOUNT + 1), word(LAYERS, C % LCOUNT + 1))) \
      with linespoints linecolor rgb colour(C / LCOUNT + 1) linewidth 1 dashtype DASH pointsize 0.9 \
      pointtype marker(C / LCOUNT + 1, C % LCOUNT + 1) title word(SERIES, C / LCOUNT + 1) . "  " . word(LAYERS, C % LCOUNT + 1)

@@ -211,7 +211,7 @@ enum tern_status report_write_page(const struct report *report, struct tern_erro
     add_element(&out, "<title>Quantised linear layers on ", report->gpu->title, "</title>\n");
     tern_str_append(&out, page_style);
     add_element(&out, "<h1>Quantised linear layers on ", report->gpu->title, "</h1>\n");
-    tern_str_append(&out, report->planned ? "<p class=\"quiet\">Choices of Tern</p>\n"
+    tern_str_append(&out, report->planned ? "<p class=\"quiet\">Planned by Tern</p>\n"
                                           : "<p class=\"quiet\">Measured by Tern</p>\n");
     if (report->planned) {
         tern_str_append(

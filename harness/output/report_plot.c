@@ -95,8 +95,8 @@ static enum tern_status draw(struct report *report, size_t index, const char *gn
     enum tern_status status = tern_file_home_path("scripts", script, sizeof script, err);
     size_t used = strlen(script);
     tern_str_format(script + used, sizeof script - used, "/%s", plot->script);
-    tern_str_printf(&caption, "%s%s, %s", model->planned ? "PREDICTED by a cost model, not measured: " : "",
-                    report->gpu->title, model->rows[0].shapes);
+    tern_str_printf(&caption, "%s%s, %s%s", model->planned ? "PREDICTED by a cost model, not measured: " : "",
+                    report->gpu->title, model->rows[0].shapes, model->planned ? "" : ", measured");
     tern_str_printf(&data, "%s/data/%s%s.tsv", report->dir, model->name, plot->data_suffix);
     memcpy(extra, plot->extra, sizeof extra);
     for (size_t t = 0; t < 2 && !status; t++) {
