@@ -28,8 +28,9 @@ mkdir "$home/templates" || exit 1
 for entry in configs kernels scripts harness; do
     [ -e "$root/$entry" ] && ln -s "$root/$entry" "$home/$entry"
 done
-for entry in "$root"/templates/*; do
-    ln -s "$entry" "$home/templates/"
+ln -s "$root/templates/include" "$home/templates/include"
+for entry in "$root"/templates/*/space.lua; do
+    ln -s "$(dirname "$entry")" "$home/templates/"
 done
 export TERN_HOME=$home
 
