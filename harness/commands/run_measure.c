@@ -156,11 +156,13 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     return tern_store_trial_finish(run->store, trial, *samples, *count, err);
 }
 
-static json_t *candidate_request(const char *what, const struct run *run, const struct run_build *build, int64_t m,
-                                 double best_us) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
-                     build->row.params, "format", run->shapes.formats[build->format].name, "cubin", build->row.cubin_hash,
-                     "m", (json_int_t)m, "best_us", isfinite(best_us) ? best_us : 0.0); /* JSON has no infinity */
+static json_t *candidate_request(const char *what, const struct run *run, const struct run_problem *p,
+                                 const struct run_build *build, double best_us) {
+    struct tern_problem_shape shape = tern_run_shape(run, p);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
+                     build->row.params, "format", shape.format->name, "cubin", build->row.cubin_hash, "m",
+                     (json_int_t)shape.m, "k", (json_int_t)shape.k, "best_us",
+                     isfinite(best_us) ? best_us : 0.0); /* JSON has no infinity */
 }
 
 /* Small odd shapes, once for each build: a candidate that fails there never meets a real problem. */
@@ -175,7 +177,7 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
                                      .predicted_us = (double)NAN};
     double *samples = NULL;
     size_t count = 0;
-    json_t *request = candidate_request("check", run, build, 0, 0);
+    json_t *request = candidate_request("check", run, p, build, 0);
     enum tern_status status = journalled(run, NULL, &trial, request, CHECK_TIMEOUT_S, &samples, &count, err);
     build->checked = true;
     build->check = trial.outcome;
@@ -217,7 +219,7 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
     if (!found) {
         double *samples = NULL;
         size_t count = 0;
-        json_t *request = candidate_request("trial", run, build, run->shapes.m[p->m], best_us);
+        json_t *request = candidate_request("trial", run, p, build, best_us);
         status = journalled(run, p, &trial, request, TRIAL_TIMEOUT_S, &samples, &count, err);
         json_decref(request);
         free(samples);

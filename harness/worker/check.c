@@ -15,10 +15,25 @@
 #define POISON_FINITE 0x5A5A5A5Au /* 203.25 as binary16 */
 
 const struct tern_check_shape tern_check_shapes[] = {
-    {1, 8, 32},    {1, 24, 96},   {2, 72, 160}, {3, 24, 416},   {5, 72, 288},   {1, 200, 704},  {8, 200, 416},
-    {17, 72, 160}, {33, 24, 416}, {65, 72, 96}, {16, 136, 704}, {130, 24, 160}, {64, 200, 352}, {257, 40, 224},
+    {1, 8, 32},
+    {1, 24, 96},
+    {2, 72, 160},
+    {3, 24, 416},
+    {5, 72, 288},
+    {1, 200, 704},
+    {8, 200, 416},
+    {17, 72, 160},
+    {33, 24, 416},
+    {65, 72, 96},
+    {16, 136, 704},
+    {130, 24, 160},
+    {64, 200, 352},
+    {257, 40, 224},
     /* long K, for candidates that take x in pieces or split K over a cluster */
-    {3, 24, 18944}, {9, 24, 8640}, {17, 24, 4448}, {40, 24, 2208},
+    {3, 24, 18944},
+    {9, 24, 8640},
+    {17, 24, 4448},
+    {40, 24, 2208},
 };
 const size_t tern_check_shape_count = sizeof tern_check_shapes / sizeof tern_check_shapes[0];
 
@@ -26,6 +41,10 @@ bool tern_check_shape_fits(const struct tern_check_shape *shape, const struct te
                            const struct tern_template *t) {
     return shape->m >= t->m_min && shape->m <= t->m_max &&
            tern_format_check_shape(format, shape->n, shape->k, true, NULL) == TERN_OK;
+}
+
+struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k) {
+    return (struct tern_check_shape){m, 24, k};
 }
 
 enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate) {

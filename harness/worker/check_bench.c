@@ -11,7 +11,8 @@ struct tern_check_bench {
     struct tern_format format;
     const struct tern_layout *layout;
     uint64_t seed;
-    struct tern_check_problem **problems; /* by shape; NULL until needed */
+    struct tern_check_problem **problems; /* by shape; NULL until needed; the last is that of `own` */
+    struct tern_check_shape own;          /* shape of the last problem, see tern_check_candidate */
 };
 
 struct tern_check_bench *tern_check_bench_create(const struct tern_backend *backend, void *context,
@@ -20,7 +21,7 @@ struct tern_check_bench *tern_check_bench_create(const struct tern_backend *back
     struct tern_check_bench *bench = tern_alloc_zero(1, sizeof *bench);
     *bench =
         (struct tern_check_bench){.backend = backend, .context = context, .format = *format, .layout = layout, .seed = seed};
-    bench->problems = tern_alloc_zero(tern_check_shape_count, sizeof(struct tern_check_problem *));
+    bench->problems = tern_alloc_zero(tern_check_shape_count + 1, sizeof(struct tern_check_problem *));
     return bench;
 }
 
@@ -28,11 +29,16 @@ void tern_check_bench_free(struct tern_check_bench *bench) {
     if (bench == NULL) {
         return;
     }
-    for (size_t i = 0; i < tern_check_shape_count; i++) {
+    for (size_t i = 0; i <= tern_check_shape_count; i++) {
         tern_check_problem_free(bench->problems[i]);
     }
     free(bench->problems);
     free(bench);
+}
+
+/* Standard shape number i, or the bench's own shape behind them. */
+static const struct tern_check_shape *shape_at(const struct tern_check_bench *bench, size_t i) {
+    return i < tern_check_shape_count ? &tern_check_shapes[i] : &bench->own;
 }
 
 static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape, struct tern_check_problem **problem,
@@ -40,43 +46,67 @@ static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape
     enum tern_status status = TERN_OK;
     if (bench->problems[shape] == NULL) {
         status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout,
-                                           &tern_check_shapes[shape], bench->seed, &bench->problems[shape], err);
+                                           shape_at(bench, shape), bench->seed, &bench->problems[shape], err);
     }
     *problem = bench->problems[shape];
     return status;
 }
 
-/* Shapes that the candidate serves, and the largest shared memory that it asks for on them. */
-static enum tern_status choose_shapes(const struct tern_check_bench *bench, const struct tern_candidate *candidate,
-                                      int64_t sms, const struct tern_gpu *gpu, size_t *chosen, size_t *count,
-                                      int64_t *smem_bytes, char *reason, size_t reason_size, struct tern_error *err) {
-    *count = 0;
-    *smem_bytes = 0;
-    tern_str_copy(reason, reason_size, "no standard shape has an M that it serves");
-    for (size_t i = 0; i < tern_check_shape_count; i++) {
-        const struct tern_check_shape *s = &tern_check_shapes[i];
-        if (!tern_check_shape_fits(s, &bench->format, candidate->tmpl)) {
-            continue;
-        }
-        struct tern_problem_shape shape = {.format = &bench->format, .m = s->m, .n = s->n, .k = s->k};
-        struct tern_geometry geometry;
-        bool valid = true;
-        if (gpu != NULL) {
-            enum tern_status status =
-                tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, reason, reason_size, err);
-            if (status != TERN_OK) {
-                return status;
-            }
-        }
-        struct tern_error local;
-        if (valid && tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) == TERN_OK) {
-            chosen[(*count)++] = i;
-            *smem_bytes = geometry.smem_bytes > *smem_bytes ? geometry.smem_bytes : *smem_bytes;
-        } else if (valid) {
-            tern_str_copy(reason, reason_size, local.text);
+struct choice {
+    size_t *shapes, count; /* shapes that the candidate serves */
+    int64_t smem_bytes;    /* most shared memory that it asks for on them */
+    char reason[640];      /* why it serves none */
+};
+
+/* Adds shape number i if the candidate serves it. */
+static enum tern_status consider(const struct tern_check_bench *bench, const struct tern_candidate *candidate, int64_t sms,
+                                 const struct tern_gpu *gpu, size_t i, struct choice *c, struct tern_error *err) {
+    const struct tern_check_shape *s = shape_at(bench, i);
+    const struct tern_problem_shape shape = {.format = &bench->format, .m = s->m, .n = s->n, .k = s->k};
+    struct tern_geometry geometry;
+    struct tern_error local;
+    bool valid = true;
+    if (!tern_check_shape_fits(s, &bench->format, candidate->tmpl)) {
+        return TERN_OK;
+    }
+    if (gpu != NULL) {
+        enum tern_status status =
+            tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, c->reason, sizeof c->reason, err);
+        if (status != TERN_OK) {
+            return status;
         }
     }
+    if (valid && tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) == TERN_OK) {
+        c->shapes[c->count++] = i;
+        c->smem_bytes = geometry.smem_bytes > c->smem_bytes ? geometry.smem_bytes : c->smem_bytes;
+    } else if (valid) {
+        tern_str_copy(c->reason, sizeof c->reason, local.text);
+    }
     return TERN_OK;
+}
+
+/* The bench's own shape, its problem made anew when the shape changes. */
+static void set_own(struct tern_check_bench *bench, const struct tern_check_shape *own) {
+    if (own->m != bench->own.m || own->n != bench->own.n || own->k != bench->own.k) {
+        tern_check_problem_free(bench->problems[tern_check_shape_count]);
+        bench->problems[tern_check_shape_count] = NULL;
+        bench->own = *own;
+    }
+}
+
+static enum tern_status choose_shapes(struct tern_check_bench *bench, const struct tern_candidate *candidate, int64_t sms,
+                                      const struct tern_gpu *gpu, const struct tern_check_shape *own, struct choice *c,
+                                      struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    tern_str_copy(c->reason, sizeof c->reason, "no standard shape has an M that it serves");
+    for (size_t i = 0; i < tern_check_shape_count && status == TERN_OK; i++) {
+        status = consider(bench, candidate, sms, gpu, i, c, err);
+    }
+    if (status == TERN_OK && c->count == 0 && own != NULL) {
+        set_own(bench, own);
+        status = consider(bench, candidate, sms, gpu, tern_check_shape_count, c, err);
+    }
+    return status;
 }
 
 /* Adds one shape's result to the sum. */
@@ -116,7 +146,7 @@ static enum tern_status check_shapes(struct tern_check_bench *bench, const struc
         if (status != TERN_OK) {
             return status;
         }
-        collect(result, &one, &tern_check_shapes[shape]);
+        collect(result, &one, shape_at(bench, shape));
         *shapes += 1;
     }
     return TERN_OK;
@@ -124,31 +154,29 @@ static enum tern_status check_shapes(struct tern_check_bench *bench, const struc
 
 enum tern_status tern_check_candidate(struct tern_check_bench *bench, const struct tern_candidate *candidate,
                                       const void *image, size_t image_bytes, int64_t sms, const struct tern_gpu *gpu,
-                                      size_t max_shapes, struct tern_check_result *result, int64_t *shapes,
-                                      struct tern_error *err) {
-    size_t *chosen = tern_alloc_zero(tern_check_shape_count, sizeof *chosen), count;
-    int64_t smem_bytes, ignored, *checked = shapes != NULL ? shapes : &ignored;
-    char reason[sizeof result->detail];
+                                      size_t max_shapes, const struct tern_check_shape *own,
+                                      struct tern_check_result *result, int64_t *shapes, struct tern_error *err) {
+    struct choice chosen = {.shapes = tern_alloc_zero(tern_check_shape_count + 1, sizeof(size_t))};
+    int64_t ignored, *checked = shapes != NULL ? shapes : &ignored;
     *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
     *checked = 0;
-    enum tern_status status =
-        choose_shapes(bench, candidate, sms, gpu, chosen, &count, &smem_bytes, reason, sizeof reason, err);
-    if (status == TERN_OK && count == 0) {
+    enum tern_status status = choose_shapes(bench, candidate, sms, gpu, own, &chosen, err);
+    if (status == TERN_OK && chosen.count == 0) {
         result->outcome = TERN_OUTCOME_INVALID;
-        tern_str_copy(result->detail, sizeof result->detail, reason);
+        tern_str_copy(result->detail, sizeof result->detail, chosen.reason);
     } else if (status == TERN_OK) {
         void *module, *function;
         struct tern_error local = {0};
-        size_t take = max_shapes == 0 || max_shapes > count ? count : max_shapes;
-        if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, smem_bytes, &module,
-                                        &function, &local) != TERN_OK) {
+        size_t take = max_shapes == 0 || max_shapes > chosen.count ? chosen.count : max_shapes;
+        if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, chosen.smem_bytes,
+                                        &module, &function, &local) != TERN_OK) {
             result->outcome = TERN_OUTCOME_RESOURCES;
             tern_str_copy(result->detail, sizeof result->detail, local.text);
         } else {
-            status = check_shapes(bench, candidate, function, sms, chosen, count, take, result, checked, err);
+            status = check_shapes(bench, candidate, function, sms, chosen.shapes, chosen.count, take, result, checked, err);
             bench->backend->module_unload(bench->context, module);
         }
     }
-    free(chosen);
+    free(chosen.shapes);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * Request {"do": "compile", "source", "name", "arch", "entry", "include", "cache"} answers
  *   {"ok": bool, "cubin": hash, "bytes", "registers", "static_smem", "spill", "log", "seconds"}.
- * Request {"do": "emulate", "gpu", "template", "params", "format", "key", "source", "seed", "cache"} answers {"outcome":
+ * Request {"do": "emulate", "gpu", "template", "params", "format", "key", "source", "m", "k", "seed", "cache"} answers {"outcome":
  * name, "detail": text}. What is no fault of the candidate answers {"status": n, "error": text, "hint": text}. */
 #ifndef TERN_WORKER_COMPILE_H
 #define TERN_WORKER_COMPILE_H

@@ -64,9 +64,11 @@ static enum tern_status check(const json_t *request, struct emulation *e, struct
     struct tern_check_bench *bench = tern_check_bench_create(backend, context, &e->format, tern_layout_find(e->tmpl.layout),
                                                              (uint64_t)tern_message_int(request, "seed", 1));
     int64_t shapes = 0;
+    struct tern_check_shape own =
+        tern_check_own_shape(tern_message_int(request, "m", 1), tern_message_int(request, "k", 128));
     if (status == TERN_OK)
         status = tern_check_candidate(bench, &e->candidate, e->object, strlen(e->object) + 1, info.sms, &e->gpu,
-                                      EMULATED_SHAPES, result, &shapes, err);
+                                      EMULATED_SHAPES, &own, result, &shapes, err);
     tern_check_bench_free(bench);
     backend->close(context);
     return status;

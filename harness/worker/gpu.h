@@ -3,7 +3,7 @@
  * {"do": "hello", "device", "cache"}: opens the device; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
- * {"do": "check", "template", "params", "format", "cubin"}: small odd shapes against the host's FP64; answers {"outcome",
+ * {"do": "check", "template", "params", "format", "cubin", "m", "k"}: small odd shapes against the host's FP64; answers {"outcome",
  * "detail"}.
  * {"do": "trial", "template", "params", "cubin", "m", "best_us"}: verifies on the prepared problem, times, verifies again;
  * answers

@@ -32,6 +32,8 @@ json_t *gpu_check(struct gpu_session *s, const json_t *request) {
     void *image = NULL;
     size_t bytes = 0;
     int64_t shapes = 0;
+    struct tern_check_shape own =
+        tern_check_own_shape(tern_message_int(request, "m", 1), tern_message_int(request, "k", 128));
     bool found = false;
     enum tern_status status = gpu_candidate(s, request, &candidate, &err);
     if (status == TERN_OK)
@@ -43,8 +45,8 @@ json_t *gpu_check(struct gpu_session *s, const json_t *request) {
     if (status == TERN_OK && !(bench = find_bench(s, &format, candidate.tmpl->layout)))
         status = tern_error_set(&err, TERN_INTERNAL, "no check problems for layout '%s'", candidate.tmpl->layout);
     if (status == TERN_OK)
-        status = tern_check_candidate(bench, &candidate, image, bytes, s->info.sms, &s->gpu, CHECK_SHAPES, &result, &shapes,
-                                      &err);
+        status = tern_check_candidate(bench, &candidate, image, bytes, s->info.sms, &s->gpu, CHECK_SHAPES, &own, &result,
+                                      &shapes, &err);
     free(image);
     if (status != TERN_OK)
         return tern_reply_error(&err);

@@ -137,7 +137,7 @@ static enum tern_status check_once(struct verify_session *s, struct verify_job *
     int64_t shapes = 0;
     enum tern_status status =
         tern_check_candidate(s->bench, &job->candidate, job->compiled.image, job->compiled.image_bytes, s->info.sms, &s->gpu,
-                             (size_t)tern_message_int(request, "shapes", 0), &one, &shapes, err);
+                             (size_t)tern_message_int(request, "shapes", 0), NULL, &one, &shapes, err);
     if (status != TERN_OK) {
         return status;
     }
