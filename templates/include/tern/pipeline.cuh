@@ -1,0 +1,83 @@
+// What producer and consumer warps of a pipeline need beside bulk.cuh: plain arrivals, the fence between ordinary stores and
+// the tensor cores, moving registers between warpgroups, and the way of a fragment through shared memory to global memory.
+// Compute capability 9.0; setmaxnreg needs the sm_90a target.
+#ifndef TERN_PIPELINE_CUH
+#define TERN_PIPELINE_CUH
+
+#include "tern/bulk.cuh"
+#include "tern/memory.cuh"
+
+#define TERN_WARPGROUP 128 /* threads */
+
+// Arrives once.
+__device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
+#ifdef TERN_EMULATOR
+    tern_emu_mbarrier_arrive(barrier);
+#else
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+#endif
+}
+
+// Orders this thread's ordinary accesses to shared memory before what the tensor cores or the copy engine do after a
+// barrier.
+__device__ __forceinline__ void tern_fence_async() {
+#ifndef TERN_EMULATOR
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+#endif
+}
+
+// Sets the registers a thread of this warpgroup may use; all its warps call it. What all warpgroups of a CTA take together
+// must not exceed what the CTA was launched with, or the kernel hangs: the caller asserts it at compile time.
+template <int REGISTERS> __device__ __forceinline__ void tern_registers_raise() {
+#ifndef TERN_EMULATOR
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(REGISTERS));
+#endif
+}
+template <int REGISTERS> __device__ __forceinline__ void tern_registers_lower() {
+#ifndef TERN_EMULATOR
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(REGISTERS));
+#endif
+}
+
+// The same value in all lanes, in a form that the compiler knows to be uniform.
+__device__ __forceinline__ unsigned tern_uniform(unsigned value) {
+    return __shfl_sync(0xFFFFFFFFu, value, 0);
+}
+
+// Stores four 8 x 8 matrices of 16-bit elements, each transposed: value[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of
+// row l/4 of matrix j; lane 8*j + r gives the shared-memory address where column r of matrix j goes (16 bytes).
+__device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned (&value)[4]) {
+#ifdef TERN_EMULATOR
+    void *rows[32];
+    tern_emu_exchange(&row, sizeof row, rows);
+    const int lane = tern_emu_lane();
+    for (int j = 0; j < 4; j++)
+        for (int e = 0; e < 2; e++) {
+            unsigned char *to = (unsigned char *)rows[8 * j + 2 * (lane % 4) + e];
+            if ((size_t)to % 16 != 0)
+                tern_emu_fault("stmatrix: row address is not a multiple of 16");
+            const unsigned short element = (unsigned short)(value[j] >> 16 * e);
+            memcpy(to + 2 * (lane / 4), &element, 2);
+        }
+#else
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(tern_shared_address(row)), "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3])
+                 : "memory");
+#endif
+}
+
+// Stores 16 bytes that nobody reads again soon.
+__device__ __forceinline__ void tern_store_stream_16(void *global, uint4 value) {
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(global, 16);
+    memcpy(global, &value, 16);
+#else
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(global), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+                 : "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,155 @@
+// Emulator bodies of wgmma.cuh. A thread's products are queued at issue and carried out at the wait that covers them: until
+// then the accumulators hold NaN, and B is read from shared memory twice, so that a missing wait or a stage given back too
+// early shows. Owns a queue a thread; each warp multiplies its own 16 of the 64 rows, as the hardware does.
+#ifndef TERN_WGMMA_EMU_CUH
+#define TERN_WGMMA_EMU_CUH
+
+#include "emulator/tern_emu.h"
+#include <cuda_fp16.h>
+#include <string.h>
+
+#define TERN_EMU_WGMMA_OPS     64   /* products in flight of a thread */
+#define TERN_EMU_WGMMA_SUMS    8    /* accumulators they may go to */
+#define TERN_EMU_WGMMA_THREADS 1024 /* of a block */
+#define TERN_EMU_WGMMA_BLOCKS  8    /* of a cluster */
+
+struct tern_emu_wgmma_op {
+    int columns, sum, accumulate;
+    unsigned a[4][4]; /* registers of the four lanes that hold this thread's two rows */
+    unsigned long long descriptor, checksum;
+    long long group;
+};
+
+struct tern_emu_wgmma_sum { /* accumulators taken from a thread while products to them are in flight */
+    float *home;
+    float value[128];
+    int pending, count;
+};
+
+struct tern_emu_wgmma_thread {
+    struct tern_emu_wgmma_op ops[TERN_EMU_WGMMA_OPS];
+    struct tern_emu_wgmma_sum sums[TERN_EMU_WGMMA_SUMS];
+    int op_count;
+    long long group; /* commits so far */
+};
+
+static struct tern_emu_wgmma_thread tern_emu_wgmma_threads[TERN_EMU_WGMMA_BLOCKS][TERN_EMU_WGMMA_THREADS];
+
+static inline struct tern_emu_wgmma_thread *tern_emu_wgmma_self() {
+    if (threadIdx.x >= TERN_EMU_WGMMA_THREADS || tern_emu_cluster_rank() >= TERN_EMU_WGMMA_BLOCKS)
+        tern_emu_fault("wgmma: more threads or blocks than the emulator keeps queues for");
+    return &tern_emu_wgmma_threads[tern_emu_cluster_rank()][threadIdx.x];
+}
+
+// Empties the thread's queue: at the start of a kernel, since a launch that ended in a fault leaves it as it was.
+static inline void tern_emu_wgmma_reset() {
+    struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
+    self->op_count = 0;
+    for (int i = 0; i < TERN_EMU_WGMMA_SUMS; i++)
+        self->sums[i].pending = 0;
+}
+
+// Element (column, k) of B, K-major with the 128-byte swizzle: address bits 4..6 are exclusive-ored with bits 7..9.
+static inline const unsigned char *tern_emu_wgmma_b(unsigned long long descriptor, int column, int k) {
+    const size_t start = (size_t)(descriptor & 0x3FFF) << 4, stride = (size_t)(descriptor >> 32 & 0x3FFF) << 4;
+    const size_t logical = start + (size_t)(column / 8) * stride + (size_t)(column % 8) * 128 + 2 * (size_t)k;
+    const size_t at = logical ^ (logical >> 3 & 0x70);
+    if (at + 2 > tern_emu_dynamic_shared_bytes())
+        tern_emu_fault("wgmma: descriptor points behind shared memory");
+    return (const unsigned char *)tern_emu_dynamic_shared() + at;
+}
+
+static inline unsigned long long tern_emu_wgmma_checksum(unsigned long long descriptor, int columns) {
+    unsigned long long sum = 0xCBF29CE484222325ull;
+    for (int column = 0; column < columns; column++)
+        for (int k = 0; k < 16; k += 8) { /* 8 elements are one 16-byte chunk of the swizzle */
+            unsigned long long word[2];
+            memcpy(word, tern_emu_wgmma_b(descriptor, column, k), sizeof word);
+            sum = (sum ^ word[0]) * 0x100000001B3ull;
+            sum = (sum ^ word[1]) * 0x100000001B3ull;
+        }
+    return sum;
+}
+
+static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float *d, int count) {
+    int slot = -1;
+    for (int i = 0; i < TERN_EMU_WGMMA_SUMS; i++) {
+        if (self->sums[i].pending > 0 && self->sums[i].home == d)
+            return i;
+        if (self->sums[i].pending == 0 && slot < 0)
+            slot = i;
+    }
+    if (slot < 0)
+        tern_emu_fault("wgmma: too many accumulators in flight");
+    self->sums[slot].home = d;
+    self->sums[slot].count = count;
+    memcpy(self->sums[slot].value, d, (size_t)count * sizeof *d);
+    memset(d, 0xFF, (size_t)count * sizeof *d);
+    return slot;
+}
+
+// Queues d = a * b (+ d if accumulate): 64 x columns x 16. Bits 62 and 63 of the descriptor must ask for the 128-byte
+// swizzle.
+static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a, unsigned long long descriptor,
+                                        int accumulate) {
+    struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
+    unsigned all[32][4];
+    tern_emu_exchange(a, 4 * sizeof *a, all);
+    if (self->op_count == TERN_EMU_WGMMA_OPS)
+        tern_emu_fault("wgmma: too many products in flight");
+    if (descriptor >> 62 != 1)
+        tern_emu_fault("wgmma: the emulator knows the 128-byte swizzle only");
+    struct tern_emu_wgmma_op *op = &self->ops[self->op_count++];
+    op->columns = columns;
+    op->sum = tern_emu_wgmma_take(self, d, columns / 2);
+    op->accumulate = accumulate;
+    op->descriptor = descriptor;
+    op->group = self->group;
+    op->checksum = tern_emu_lane() == 0 ? tern_emu_wgmma_checksum(descriptor, columns) : 0;
+    memcpy(op->a, all[tern_emu_lane() & ~3], sizeof op->a);
+    self->sums[op->sum].pending++;
+}
+
+static inline float tern_emu_wgmma_half(const unsigned char *at) {
+    unsigned short bits;
+    memcpy(&bits, at, 2);
+    return tern_emu_half_to_float(bits);
+}
+
+static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, const struct tern_emu_wgmma_op *op) {
+    struct tern_emu_wgmma_sum *sum = &self->sums[op->sum];
+    float a[2][16];
+    if (tern_emu_lane() == 0 && op->checksum != tern_emu_wgmma_checksum(op->descriptor, op->columns))
+        tern_emu_fault("wgmma: shared memory of B changed while the product was in flight");
+    for (int row = 0; row < 2; row++)
+        for (int k = 0; k < 16; k++)
+            a[row][k] = tern_emu_half_to_float((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)));
+    for (int tile = 0; tile < op->columns / 8; tile++)
+        for (int e = 0; e < 2; e++) {
+            float b[16];
+            for (int k = 0; k < 16; k++)
+                b[k] = tern_emu_wgmma_half(tern_emu_wgmma_b(op->descriptor, 8 * tile + 2 * (tern_emu_lane() % 4) + e, k));
+            for (int row = 0; row < 2; row++) {
+                float *d = &sum->value[4 * tile + 2 * row + e];
+                double total = op->accumulate ? (double)*d : 0.0;
+                for (int k = 0; k < 16; k++)
+                    total += (double)a[row][k] * (double)b[k];
+                *d = (float)total;
+            }
+        }
+    if (--sum->pending == 0)
+        memcpy(sum->home, sum->value, (size_t)sum->count * sizeof *sum->home);
+}
+
+// Carries out all but the newest `pending` committed groups.
+static inline void tern_emu_wgmma_wait(int pending) {
+    struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
+    int done = 0;
+    for (; done < self->op_count && self->ops[done].group < self->group - pending; done++)
+        tern_emu_wgmma_carry_out(self, &self->ops[done]);
+    self->op_count -= done;
+    memmove(self->ops, self->ops + done, (size_t)self->op_count * sizeof *self->ops);
+    __syncwarp(); /* the instruction is one of the whole warp: behind it no lane reads B any more */
+}
+
+#endif

@@ -1,0 +1,452 @@
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
+ * accumulation.
+ *
+ * Warp-specialised and persistent. One warpgroup produces: x by cp.async into swizzled tiles, code words by bulk copies,
+ * scales and zero points by cp.async, STAGES slices of 128 k in a ring. CONSUMERS warpgroups multiply: W is the 64-row
+ * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
+ * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
+ * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh says how its k order is
+ * undone.
+ *
+ * Parameters, constexpr ints in front of this file (space.lua has values and limits):
+ *   BLOCK_M         rows of x of a CTA, columns of the wgmma
+ *   CONSUMERS       warpgroups that multiply
+ *   ROW_BLOCKS      64-row blocks of W of each; a CTA owns 64 * CONSUMERS * ROW_BLOCKS rows
+ *   STAGES          slices of 128 k in the ring, 3 or more
+ *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
+ *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
+ *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. No split over CTAs:
+ * results do not depend on timing.
+ * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
+#include "tern/abi.h"
+#include "tern/memory.cuh"
+#include "tern/pipeline.cuh"
+#include "tern/wgmma.cuh"
+#include "tern/wgmma_codes.cuh"
+
+constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
+constexpr int CTA_TILES = 4 * CONSUMERS * ROW_BLOCKS; /* 16-row tiles of W */
+constexpr int BLOCK_N = TERN_TILE_ROWS * CTA_TILES;
+constexpr bool GROUPED = GROUP > 0;
+constexpr int GROUP_K = GROUPED ? GROUP : 1;
+/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
+constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
+                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
+                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
+/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
+constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
+constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+
+/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
+constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
+constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
+constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * TILE_GROUPS * 32 : 0;
+constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * TILE_GROUPS * 16 : 0;
+constexpr int CODES_AT = STAGES * X_BYTES;
+constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
+constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
+constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
+constexpr int OUTPUT_BYTES = 1024; /* of a consumer warp: 32 rows of x by 16 of W */
+constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
+
+/* Registers a thread: launched with ENTRY each; consumers take what producers give. */
+constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
+constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
+constexpr int PRODUCER_REGISTERS = 56;
+constexpr int CONSUMER_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8 < 240
+                                       ? (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8
+                                       : 240;
+static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
+              "registers taken by setmaxnreg must have been given, or the kernel hangs");
+static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(CHUNK == 1 || CHUNK == 2, "a chunk lies inside 32 k");
+static_assert(BLOCK_M % 32 == 0 && CTA_TILES <= 32, "output goes in 32 rows of x; a lane copies a tile of codes");
+
+/* One output tile of the sweep: strips of GROUP_M tiles of x; inside a strip x is the fast direction. */
+struct place {
+    int row_tile;    /* first 16-row tile of W */
+    int row_tiles;   /* of W */
+    int k_tiles;     /* of W */
+    long long x_row; /* first row of x */
+};
+
+__device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
+    return (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N) * (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+}
+
+__device__ __forceinline__ place find_place(const tern_args &args, unsigned tile) {
+    place at;
+    at.row_tiles = (int)((args.n + 15) / 16);
+    at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
+                   tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+    const unsigned strip = tile / (GROUP_M * tiles_n), rest = tile - strip * (GROUP_M * tiles_n);
+    const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
+    at.row_tile = (int)(rest / height) * CTA_TILES;
+    at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
+    return at;
+}
+
+/* Position in the ring and the parity of the barrier phase there. */
+struct ring {
+    int stage, parity;
+};
+__device__ __forceinline__ void advance(ring &r) {
+    if (++r.stage == STAGES) {
+        r.stage = 0;
+        r.parity ^= 1;
+    }
+}
+__device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) {
+    return shared + BARRIERS_AT + 16 * stage;
+}
+__device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage) {
+    return shared + BARRIERS_AT + 16 * stage + 8;
+}
+
+/* First scale group of a k tile. */
+__device__ __forceinline__ unsigned first_group(unsigned k_tile) {
+    return GROUPED ? k_tile * TERN_TILE_K / (unsigned)GROUP_K : 0;
+}
+
+/* ---- producer ---- */
+
+/* x: each thread keeps one 16-byte chunk (8 k) of the 16 of a slice and takes every 8th row; rows and columns outside x
+ * become zeros. `source` is its chunk in its first row, `rows` how many rows from there are inside. */
+__device__ __forceinline__ void copy_x(const tern_args &args, unsigned char *to, const __half *source, int rows,
+                                       int thread) {
+    const int chunk = thread % 16, row = thread / 16;
+    to += chunk / 8 * (BLOCK_M * 128) + row * 128 + 16 * (chunk % 8 ^ row);
+#pragma unroll 8
+    for (int i = 0; i < BLOCK_M / 8; i++) {
+        tern_cp_async<16>(to + 1024 * i, source, 8 * i < rows);
+        source += 8 * args.k;
+    }
+}
+
+/* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
+__device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
+                                          int k_tile, int thread) {
+    constexpr int SCALE_PIECES = CTA_TILES * TILE_GROUPS * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
+    if (!GROUPED)
+        return;
+#pragma unroll
+    for (int first = 0; first < PIECES; first += TERN_WARPGROUP) {
+        const int id = first + thread;
+        if (id >= PIECES)
+            break;
+        const bool zero = id >= SCALE_PIECES;
+        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / TILE_GROUPS;
+        const long long group = (long long)first_group((unsigned)k_tile) + entry % TILE_GROUPS;
+        const long long index = (long long)(at.row_tile + tile) * args.groups + group;
+        const bool inside = at.row_tile + tile < at.row_tiles && group < args.groups;
+        const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
+                                         : static_cast<const unsigned char *>(args.scales) + 32 * index + 16 * (id % 2);
+        unsigned char *to =
+            zero ? shared + ZEROS_AT + stage * ZERO_BYTES + 16 * entry : shared + SCALES_AT + stage * SCALE_BYTES + 16 * id;
+        tern_cp_async<16>(to, from, inside);
+    }
+}
+
+/* Codes: lane l of the warp copies tile l; the barrier counts the bytes. Tiles outside W are left as they are. */
+__device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
+                                           int k_tile, int lane) {
+    constexpr int BYTES = tern_codes<BITS>::tile_bytes;
+    const int left = at.row_tiles - at.row_tile, inside = left < CTA_TILES ? left : CTA_TILES;
+    if (lane == 0)
+        tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES);
+    __syncwarp();
+    if (lane < inside)
+        tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
+                       static_cast<const unsigned char *>(args.codes) +
+                           ((long long)(at.row_tile + lane) * at.k_tiles + k_tile) * BYTES,
+                       BYTES, full_barrier(shared, stage));
+}
+
+/* Makes the oldest slice on its way known: its copies by cp.async are complete but for the newest LEFT slices. */
+template <int LEFT> __device__ __forceinline__ void publish(unsigned char *shared, int &stage, int lane) {
+    tern_cp_async_wait<LEFT>();
+    tern_fence_async();
+    __syncwarp();
+    if (lane == 0)
+        tern_barrier_arrive(full_barrier(shared, stage));
+    stage = stage + 1 == STAGES ? 0 : stage + 1;
+}
+
+/* The producer warpgroup. It publishes a slice LAG slices after starting it. Consumers give a slice back when they are in
+ * the next one, so LAG <= STAGES - 2, or both would wait. */
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
+    constexpr int LAG = STAGES - 2;
+    const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
+    const unsigned tiles = count_tiles(args);
+    ring fill = {0, 1};
+    int started = 0, ready = 0;
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const place at = find_place(args, tile);
+        const long long left = args.m - at.x_row - thread / 16;
+        const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
+        const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
+        for (int k_tile = 0; k_tile < at.k_tiles; k_tile++) {
+            tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
+            if (thread < 32)
+                copy_codes(args, at, shared, fill.stage, k_tile, lane);
+            const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
+            copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
+            copy_side(args, at, shared, fill.stage, k_tile, thread);
+            tern_cp_async_commit();
+            advance(fill);
+            if (started < LAG)
+                started++;
+            else
+                publish<LAG>(shared, ready, lane);
+        }
+    }
+    for (; started > 0; started--)
+        publish<0>(shared, ready, lane);
+}
+
+/* ---- consumers ---- */
+
+/* Registers of a consumer thread. */
+struct consumer {
+    float sum[ROW_BLOCKS][BLOCK_M / 2];                   /* fp32 result */
+    float part[SCALE_SUMS ? ROW_BLOCKS : 1][BLOCK_M / 2]; /* sum of one scale group, not yet scaled */
+    unsigned words[ROW_BLOCKS][tern_codes<BITS>::words];  /* codes of the 128-k tile, loaded as needed */
+    tern_zero_bias zero[ROW_BLOCKS];
+    unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
+    int warpgroup, warp, lane;  /* warp within the warpgroup */
+};
+
+/* The warp's 16-row tile in row block b, counted from the first of the CTA. */
+__device__ __forceinline__ int own_tile(const consumer &state, int b) {
+    return (state.warpgroup * ROW_BLOCKS + b) * 4 + state.warp;
+}
+
+/* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
+__device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
+    constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
+    if (block % BLOCKS_A_CHUNK != 0)
+        return;
+    const int chunk = block / BLOCKS_A_CHUNK;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
+        const uint4 four = tern_shared_load_16(tile + chunk * 512 + state.lane * 16);
+        state.words[b][4 * chunk + 0] = four.x;
+        state.words[b][4 * chunk + 1] = four.y;
+        state.words[b][4 * chunk + 2] = four.z;
+        state.words[b][4 * chunk + 3] = four.w;
+        if (BITS == 3) {
+            const uint2 two = *reinterpret_cast<const uint2 *>(tile + 512 + state.lane * 8);
+            state.words[b][tern_codes<BITS>::words - 2] = two.x;
+            state.words[b][tern_codes<BITS>::words - 1] = two.y;
+        }
+        tern_natural_columns<BITS>(state.words[b], chunk, state.lane);
+    }
+}
+
+/* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
+__device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
+                                           unsigned k_tile, int block) {
+    if (!GROUPED || block * 32 % SCALE_K != 0)
+        return;
+    const int slot = TILE_GROUPS == 1 ? 0
+                     : TERN_TILE_K % GROUP_K == 0
+                         ? 32 * block / GROUP_K
+                         : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K - first_group(k_tile));
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        const int entry = (own_tile(state, b) * TILE_GROUPS + slot) * 8 + state.lane / 4;
+        state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
+        if (HAS_ZEROS) {
+            const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
+            state.zero[b] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
+        }
+    }
+}
+
+/* Adds the finished group, scaled in fp32. */
+__device__ __forceinline__ void flush_group(consumer &state) {
+#pragma unroll
+    for (int b = 0; b < (SCALE_SUMS ? ROW_BLOCKS : 0); b++) {
+        const float2 scale = __half22float2(tern_as_half2(state.scale[b]));
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i++)
+            state.sum[b][i] += (i & 2 ? scale.y : scale.x) * state.part[SCALE_SUMS ? b : 0][i];
+    }
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1. */
+__device__ __forceinline__ void decode_chunk(const consumer &state, int step, unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++)
+#pragma unroll
+        for (int b = 0; b < ROW_BLOCKS; b++) {
+            tern_dequant_tile<BITS>(state.words[b], step + u, state.zero[b], a[u][b]);
+            if (GROUPED && SCALE_WEIGHTS) {
+                unsigned rows[2];
+                tern_scale_rows(state.scale[b], rows);
+                tern_scale_fragment(rows, a[u][b]);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                tern_wgmma_pin(a[u][b][i]);
+        }
+}
+
+/* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
+__device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step,
+                                            const unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+    tern_wgmma_fence();
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int s = step + u;
+        const unsigned long long b_tile = tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2));
+#pragma unroll
+        for (int b = 0; b < ROW_BLOCKS; b++) {
+            if (SCALE_SUMS)
+                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % SCALE_K != 0);
+            else
+                tern_wgmma<BLOCK_M>::multiply(state.sum[b], a[u][b], b_tile, true);
+        }
+    }
+    tern_wgmma_commit();
+}
+
+/* One 128-k slice. `released` is the stage to give back once its last products are done, or -1. */
+__device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile,
+                                               int released, unsigned (&a)[2][CHUNK][ROW_BLOCKS][4]) {
+    const unsigned char *codes = shared + CODES_AT + stage * CODE_BYTES;
+    const unsigned char *scales = shared + SCALES_AT + stage * SCALE_BYTES, *zeros = shared + ZEROS_AT + stage * ZERO_BYTES;
+    const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+#pragma unroll
+    for (int step = 0; step < TERN_TILE_STEPS; step += CHUNK) {
+        if (step % 2 == 0) {
+            load_words(state, codes, step / 2);
+            load_group(state, scales, zeros, k_tile, step / 2);
+        }
+        decode_chunk(state, step, a[step / CHUNK % 2]);
+        issue_chunk(state, x, step, a[step / CHUNK % 2]);
+        if (SCALE_SUMS && (step + CHUNK) * 16 % SCALE_K == 0) {
+            tern_wgmma_wait<0>();
+            flush_group(state);
+        } else
+            tern_wgmma_wait<1>();
+        if (step == 0 && released >= 0 && state.lane == 0)
+            tern_barrier_arrive(empty_barrier(shared, released));
+    }
+}
+
+/* Zero sums; zero points that do not change along K. */
+__device__ __forceinline__ void start_sums(const tern_args &args, const place &at, consumer &state) {
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        state.zero[b] = tern_zero_biases<BITS>(ZERO, ZERO);
+        state.scale[b] = 0;
+        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
+            const int tile = at.row_tile + own_tile(state, b), inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
+            const unsigned char *zeros =
+                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (state.lane / 4);
+            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i++)
+            state.sum[b][i] = 0.0f;
+    }
+}
+
+/* Byte of the 16-byte chunk `side` (0: rows g, 1: rows g + 8) of row `row` of an output slot; the exclusive-or spreads the
+ * eight rows that stmatrix writes together over the banks. */
+__device__ __forceinline__ int slot_offset(int row, int side) {
+    return 32 * row + 16 * (side ^ (row >> 2 & 1));
+}
+
+/* Rounds to binary16 and stores y: 32 rows of x by the warp's 16 rows of W at a time through its slot of shared memory, so
+ * that a row's 32 bytes go out in two neighbouring lanes. N is a multiple of 8, so a chunk is inside or outside as a whole.
+ */
+__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared) {
+    unsigned char *slot = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
+    unsigned char *put = slot + slot_offset(state.lane / 16 * 8 + state.lane % 8, state.lane / 8 % 2);
+    const int row = state.lane / 2, side = state.lane % 2;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        const int tile = at.row_tile + own_tile(state, b);
+        const long long n = 16LL * tile + 8 * side;
+        float2 scale = {1.0f, 1.0f};
+        if (!GROUPED) {
+            const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
+            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + state.lane / 4]);
+        }
+        __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
+#pragma unroll
+        for (int m = 0; m < BLOCK_M; m += 32) {
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const float *d = &state.sum[b][m / 2 + 8 * half];
+                const unsigned value[4] = {tern_half2_bits(__floats2half2_rn(d[0] * scale.x, d[1] * scale.x)),
+                                           tern_half2_bits(__floats2half2_rn(d[2] * scale.y, d[3] * scale.y)),
+                                           tern_half2_bits(__floats2half2_rn(d[4] * scale.x, d[5] * scale.x)),
+                                           tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
+                tern_stmatrix_x4_trans(put + 512 * half, value);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                if (at.x_row + m + 16 * half + row < args.m && n < args.n)
+                    tern_store_stream_16(y + (m + 16 * half) * args.n,
+                                         tern_shared_load_16(slot + slot_offset(16 * half + row, side)));
+            __syncwarp();
+        }
+    }
+}
+
+__device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
+    consumer state;
+    state.warpgroup = warpgroup;
+    state.warp = (int)threadIdx.x / 32 % 4;
+    state.lane = (int)threadIdx.x % 32;
+    const unsigned tiles = count_tiles(args);
+    ring use = {0, 0};
+    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const place at = find_place(args, tile);
+        unsigned a[2][CHUNK][ROW_BLOCKS][4];
+        int released = -1;
+        start_sums(args, at, state);
+        for (int k_tile = 0; k_tile < at.k_tiles; k_tile++) {
+            tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+            multiply_slice(state, shared, use.stage, (unsigned)k_tile, released, a);
+            released = use.stage;
+            advance(use);
+        }
+        tern_wgmma_wait<0>();
+        if (released >= 0 && state.lane == 0)
+            tern_barrier_arrive(empty_barrier(shared, released));
+        store_sums(args, at, state, shared);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_tile(const struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    tern_wgmma_start();
+    if (threadIdx.x == 0)
+        for (int i = 0; i < STAGES; i++) {
+            tern_barrier_init(full_barrier(shared, i),
+                              5); /* four producer warps, and the announcement of the codes' bytes */
+            tern_barrier_init(empty_barrier(shared, i), 4 * CONSUMERS);
+        }
+    __syncthreads();
+    if (warpgroup == CONSUMERS) {
+        if (MOVE_REGISTERS)
+            tern_registers_lower<PRODUCER_REGISTERS>();
+        produce(args, shared);
+    } else {
+        if (MOVE_REGISTERS)
+            tern_registers_raise<CONSUMER_REGISTERS>();
+        consume(args, shared, warpgroup);
+    }
+}

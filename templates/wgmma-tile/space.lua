@@ -1,0 +1,129 @@
+-- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
+
+-- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
+local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
+    .. "+4096*CONSUMERS+16*STAGES"
+
+local function shared_bytes(p, problem)
+    local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
+    local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
+    return p.STAGES * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups)) + 4096 * p.CONSUMERS + 16 * p.STAGES
+end
+
+-- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
+local function scale_rule(p, problem)
+    if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
+        return "one scale a row: applied once in the epilogue"
+    end
+    local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    if p.ROUND_WEIGHTS ~= rounds then
+        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
+    end
+end
+
+-- Registers a consumer thread has: setmaxnreg hands it what the producers (56) leave of the launch's equal share. kernel.cu
+-- asserts the same sum, so that no build can wait for registers that do not come.
+local function register_rule(p, problem)
+    local share = 65536 // p.MIN_BLOCKS // (128 * (p.CONSUMERS + 1)) // 8 * 8
+    local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
+    -- fp32 sums, a second set while a group is open, two sets of A fragments, codes, scales and zero points
+    local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
+    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
+        sums = 2 * sums
+    end
+    local zeros = problem.sym and 0 or 4
+    local needed = sums + p.ROW_BLOCKS * (8 * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
+    if needed > budget then
+        return "registers"
+    end
+end
+
+-- A tile that is right for every shape, so that there is always an answer.
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1 }
+
+local function is_default(p)
+    for name, value in pairs(default) do
+        if p[name] ~= value then
+            return false
+        end
+    end
+    return true
+end
+
+-- Tiles that fit M and the machine: x rows not wasted, tiles large where there are many.
+local function shape_rule(p, problem, gpu)
+    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
+    local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
+    if p.BLOCK_M >= 2 * math.max(problem.m, 33) then
+        return "BLOCK_M is twice M or more"
+    end
+    if p.BLOCK_M < 64 and problem.m > 64 then
+        return "BLOCK_M below 64 is for small M"
+    end
+    if p.MIN_BLOCKS > 1 and p.CONSUMERS > 1 then
+        return "several CTAs a multiprocessor have one consumer warpgroup each"
+    end
+    if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
+        return "CTA tile is small for the problem"
+    end
+    if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
+        return "GROUP_M says nothing: M is one strip"
+    end
+    local slices = problem.bits < 4 and 3 or 2
+    if p.STAGES > 3 and p.STAGES * p.BLOCK_M > 256 * slices then
+        return "more than enough slices in flight"
+    end
+end
+
+local function valid(p, problem, gpu)
+    if gpu.cc ~= 90 then
+        return false, "wgmma exists on compute capability 9.0 (sm_90a) only"
+    end
+    local reason = scale_rule(p, problem) or register_rule(p, problem)
+    if not reason and not is_default(p) then
+        reason = shape_rule(p, problem, gpu)
+    end
+    if not reason and (shared_bytes(p, problem) + 1024) * p.MIN_BLOCKS > gpu.smem_sm_bytes then
+        reason = "the ring does not fit in shared memory"
+    end
+    if not reason and shared_bytes(p, problem) > gpu.smem_block_bytes then
+        reason = "the ring does not fit in shared memory"
+    end
+    if reason then
+        return false, reason
+    end
+    return true
+end
+
+return {
+    name = "wgmma-tile",
+    op = "linear-a16",
+    summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, producer warps, persistent: for prefill",
+    families = { "ternary", "gptq" },
+    bits = { 2, 3, 4, 8 },
+    activation = "f16",
+    min_cc = 90,
+    m = { 16, 1048576 },
+    layout = "frag16x128",
+    unit = "mma-f16",
+    entry = "tern_wgmma_tile",
+    efficiency = 0.85,
+    exact_weights = true,
+    params = {
+        { name = "BLOCK_M", values = { 32, 64, 96, 128, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
+        { name = "STAGES", values = { 3, 4, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
+        { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
+        { name = "GROUP_M", values = { 8, 16, 32 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
+    },
+    valid = valid,
+    launch = {
+        grid = { "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(M,BLOCK_M),SMS*MIN_BLOCKS)" },
+        block = "128*(CONSUMERS+1)",
+        smem = smem,
+    },
+}
