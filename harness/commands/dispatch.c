@@ -18,6 +18,7 @@ struct bindings {
     struct tern_strs words;
 };
 
+/* The name is borrowed. */
 static enum tern_status bind(struct bindings *b, const char *name, int64_t value, struct tern_error *err) {
     if (b->count == MAX_BINDINGS)
         return tern_error_set(err, TERN_INTERNAL, "more than %d launch parameters", MAX_BINDINGS);
@@ -83,6 +84,7 @@ enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char 
         tern_error_hint(err, "run `tune --gpu G --shapes S` first, or name another one with --db PATH");
         return TERN_USAGE;
     }
+    /* A database that is only read is never made. */
     status = tern_store_open(db, TERN_STORE_READ, &store, err);
     if (status)
         return status;
@@ -98,6 +100,7 @@ enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char 
     return status;
 }
 
+/* One expression as C; "" appends nothing, which the exporter takes as absent. */
 static enum tern_status print_one(const char *text, const struct bindings *b, struct tern_str *out, struct tern_error *err) {
     struct tern_expr *expr = NULL;
     if (!text[0])
@@ -117,6 +120,7 @@ enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern
     enum tern_status status = tern_format_parse(row->format, &format, err);
     if (status)
         goto out;
+    /* Channel and tensor scales: a whole row, whose length is known only at the call. */
     out->group_size = format.group > 0 ? format.group : 0;
     status = bind_params(&b, row->params, err);
     if (!status)
@@ -136,6 +140,7 @@ out:
     return status;
 }
 
+/* One expression as a number; "" is `absent`. */
 static enum tern_status eval_one(const char *text, const struct bindings *b, int64_t absent, int64_t *value,
                                  struct tern_error *err) {
     struct tern_expr *expr = NULL;
@@ -149,6 +154,7 @@ static enum tern_status eval_one(const char *text, const struct bindings *b, int
     return status;
 }
 
+/* What the header's launch functions compute at run time: see add_launch of output/export.c. */
 static enum tern_status bind_problem(struct bindings *b, const struct tern_format *format, int64_t m, int64_t n, int64_t k,
                                      int64_t sms, struct tern_error *err) {
     const struct tern_binding problem[] = {{"M", m},
@@ -190,6 +196,7 @@ out:
     return status;
 }
 
+/* The twin of tern_takes_ in output/export_text.c. An expression that fails (overflow) does not fit. */
 bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem) {
     const struct tern_dispatch_limits *device = limits;
     struct tern_dispatch_geometry g;

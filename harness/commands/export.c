@@ -19,6 +19,7 @@ struct export_options {
 
 #define EXPORT_OPTION_COUNT 6
 
+/* One table for parsing and help; the values point into o. */
 static void list_options(struct export_options *o, struct tern_option list[EXPORT_OPTION_COUNT]) {
     const struct tern_option options[EXPORT_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU whose winners are exported (required)", 0, 0},
@@ -43,6 +44,7 @@ static void export_help(void) {
     printf("\nexample: tune export --gpu h200 --shapes qwen7b -o dispatch\n");
 }
 
+/* Required options are checked here, so that nothing is opened for an incomplete command. */
 static enum tern_status parse(int argc, char **argv, struct export_options *o, struct tern_error *err) {
     struct tern_option options[EXPORT_OPTION_COUNT];
     const char *unused[1];
@@ -105,6 +107,7 @@ static enum tern_status copy_cubins(const struct export_options *o, const struct
     status = tern_file_make_dirs(kernels.data, err);
     for (size_t i = 0; i < rows->count; i++)
         tern_strs_add(&hashes, rows->rows[i].cubin_hash);
+    /* Many rows share a cubin: sorted, so that repeats stand together. */
     tern_strs_sort(&hashes);
     for (size_t i = 0; i < hashes.count && !status; i++) {
         bool found = false;
@@ -151,6 +154,7 @@ static enum tern_status write_header(const struct export_options *o, const struc
     return status;
 }
 
+/* Everything that can be refused is checked before the first byte is written. */
 static enum tern_status export_run(int argc, char **argv, struct tern_error *err) {
     struct export_options o = {.db = TERN_DEFAULT_DB};
     struct tern_results rows = {0};
@@ -169,6 +173,7 @@ static enum tern_status export_run(int argc, char **argv, struct tern_error *err
         status = write_header(&o, &rows, &gpu, err);
     if (!status)
         status = copy_cubins(&o, &rows, err);
+    /* The path alone on stdout: for scripts. */
     if (!status)
         printf("%s/tern_dispatch.h\n", o.output);
     tern_results_free(&rows);

@@ -19,6 +19,7 @@ struct report_options {
 
 #define REPORT_OPTION_COUNT 4
 
+/* One table for parsing and help; the values point into o. */
 static void list_options(struct report_options *o, struct tern_option list[REPORT_OPTION_COUNT]) {
     const struct tern_option options[REPORT_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU to report (default: the only one in the database)", 0, 0},
@@ -55,6 +56,7 @@ static enum tern_status row_bytes(const struct tern_results *rows, double **byte
     return status;
 }
 
+/* Hands the ceilings of the GPU description to the report, which may not include config/. */
 static enum tern_status write_report(const struct report_options *o, const struct tern_results *rows,
                                      const struct tern_gpu *gpu, struct tern_error *err) {
     struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops};
@@ -84,11 +86,13 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
         tern_error_hint(err, "for example: tune report -o report");
         return TERN_USAGE;
     }
+    /* The folder first: nothing is read for a report that cannot be written. */
     status = tern_file_check_writable_dir(o.output, err);
     if (!status && o.gpu)
         status = tern_gpu_load(o.gpu, &gpu, err);
     if (!status)
         status = tern_dispatch_rows(o.db, o.gpu ? gpu.name : NULL, o.shapes, &rows, err);
+    /* Without --gpu the rows say which one; several are refused by the report. */
     if (!status && !o.gpu)
         status = tern_gpu_load(rows.rows[0].gpu, &gpu, err);
     if (!status)

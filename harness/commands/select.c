@@ -20,6 +20,7 @@ struct select_options {
 
 #define SELECT_OPTION_COUNT 9
 
+/* One table for parsing and help; the values point into o. */
 static void list_options(struct select_options *o, struct tern_option list[SELECT_OPTION_COUNT]) {
     const struct tern_option options[SELECT_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU whose winners are asked (required)", 0, 0},
@@ -46,6 +47,7 @@ static void select_help(void) {
     printf("\nexample: tune select --gpu h200 --format ternary-g128 --m 5 --n 37888 --k 3584\n");
 }
 
+/* -1 stands for a size that was not given; M = 0 is a legal question. */
 static enum tern_status parse(int argc, char **argv, struct select_options *o, struct tern_error *err) {
     struct tern_option options[SELECT_OPTION_COUNT];
     struct tern_format format;
@@ -76,6 +78,7 @@ struct answer {
     struct tern_dispatch_geometry geometry;
 };
 
+/* For people; sizes in bytes, times in microseconds. */
 static void print_text(const struct answer *a) {
     const struct tern_result *row = a->row;
     const struct tern_dispatch_geometry *g = &a->geometry;
@@ -100,6 +103,7 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* The same for machines; kernel and tuned are null where nothing serves the problem. */
 static void print_json(const struct answer *a) {
     const struct tern_result *row = a->row;
     const struct tern_dispatch_geometry *g = &a->geometry;
@@ -121,6 +125,7 @@ static void print_json(const struct answer *a) {
     json_decref(root);
 }
 
+/* Asks the table exactly as the exported header does, limits of the device included. */
 static enum tern_status answer_of(const struct select_options *o, const struct tern_selection_table *table,
                                   const struct tern_gpu *gpu, struct answer *a, struct tern_error *err) {
     const struct tern_selection_problem problem = {o->op, o->format, o->m, o->n, o->k};
@@ -152,6 +157,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
         print_json(&answer);
     else
         print_text(&answer);
+    /* The answer "none" is printed and is a failure; M = 0 asks for nothing and gets it. */
     if (!answer.row && o.m > 0)
         status = tern_error_set(err, TERN_FAILED, "nothing in the table serves %s M=%lld N=%lld K=%lld", o.format,
                                 (long long)o.m, (long long)o.n, (long long)o.k);

@@ -15,6 +15,7 @@ struct show_options {
 
 #define SHOW_OPTION_COUNT 5
 
+/* One table for parsing and help; the values point into o. */
 static void list_options(struct show_options *o, struct tern_option list[SHOW_OPTION_COUNT]) {
     const struct tern_option options[SHOW_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "only this GPU (default: all)", 0, 0},
@@ -35,6 +36,7 @@ static void show_help(void) {
     printf("\nexample: tune show --gpu h200 --shapes qwen7b\n");
 }
 
+/* The JSON's mode: measured as soon as one row was; each problem has its own status. */
 static bool all_planned(const struct tern_results *rows) {
     for (size_t i = 0; i < rows->count; i++)
         if (!rows->rows[i].planned)
@@ -42,7 +44,7 @@ static bool all_planned(const struct tern_results *rows) {
     return true;
 }
 
-/* The one gpu of the rows, or "" where they are of several: the JSON's top level names one. */
+/* JSON names one GPU at its top and CSV none: neither can hold rows of two. */
 static enum tern_status one_gpu(const struct tern_results *rows, struct tern_error *err) {
     for (size_t i = 1; i < rows->count; i++) {
         if (strcmp(rows->rows[i].gpu, rows->rows[0].gpu)) {
@@ -54,6 +56,7 @@ static enum tern_status one_gpu(const struct tern_results *rows, struct tern_err
     return TERN_OK;
 }
 
+/* The table for people may mix GPUs: each has its heading. */
 static enum tern_status print(const struct show_options *o, const struct tern_results *rows, struct tern_error *err) {
     if (!o->json && !o->csv) {
         tern_output_table(stdout, rows);

@@ -23,6 +23,7 @@ struct ranked {
     size_t layer_rank, position; /* position makes the order total, so that qsort is stable */
 };
 
+/* Smaller ranks first; unknown layers by first appearance, behind the known ones. */
 static size_t layer_rank(const struct tern_results *list, const char *layer) {
     for (size_t i = 0; i < layer_order_count; i++)
         if (!strcmp(layer_order[i], layer))
@@ -37,6 +38,7 @@ static int compare_numbers(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
+/* gpu, shapes, format, op, layer, M. */
 static int compare_ranked(const void *left, const void *right) {
     const struct ranked *a = left, *b = right;
     int order = strcmp(a->row.gpu, b->row.gpu);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* JSON has no NaN: what is unknown is null, never 0. */
 static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
@@ -23,6 +24,7 @@ static json_t *text(const char *value) {
     return string;
 }
 
+/* The kernel and its evidence; us in microseconds. predicted_us is the cost model's, us stays null in planned rows. */
 static json_t *winner(const struct tern_result *row) {
     if (!row->template_name[0])
         return json_null();
@@ -37,6 +39,7 @@ static json_t *winner(const struct tern_result *row) {
     return object;
 }
 
+/* The keys of one problem, in the documented order: people read it too. */
 static json_t *problem(const struct tern_result *row) {
     json_t *object = json_object(), *baseline = json_null();
     if (row->baseline[0]) {
@@ -65,6 +68,7 @@ void tern_output_run_json(FILE *out, const char *gpu, bool planned, const char *
     json_t *root = json_object(), *problems = json_array(), *counts = json_object();
     for (size_t i = 0; i < results->count; i++)
         json_array_append_new(problems, problem(&results->rows[i]));
+    /* Every outcome, also those with count 0: a reader need not test for the key. */
     for (int i = 0; outcomes && i < TERN_OUTCOME_COUNT; i++)
         json_object_set_new(counts, tern_outcome_name((enum tern_outcome)i), json_integer(outcomes[i]));
     json_object_set_new(root, "gpu", text(gpu));
@@ -72,6 +76,7 @@ void tern_output_run_json(FILE *out, const char *gpu, bool planned, const char *
     json_object_set_new(root, "db", text(db));
     json_object_set_new(root, "problems", problems);
     json_object_set_new(root, "outcomes", counts);
+    /* Nine digits: finer than any clock here, and free of binary noise such as 13.100000000000001. */
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     fputc('\n', out);
     json_decref(root);

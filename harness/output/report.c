@@ -36,6 +36,7 @@ void report_series(const struct tern_result *row, char *out, size_t size) {
         tern_str_copy(out, size, format);
 }
 
+/* Keeps first appearances in order: rows are sorted, so layers stay in model order. */
 static void add_once(struct tern_strs *list, const char *text) {
     for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->items[i], text))
@@ -68,6 +69,7 @@ static void split_models(struct report *report, const double *bytes) {
     }
 }
 
+/* Rows and bytes belong to the caller. */
 static void free_report(struct report *report) {
     for (size_t i = 0; i < report->model_count; i++) {
         tern_strs_free(&report->models[i].series);
@@ -78,6 +80,7 @@ static void free_report(struct report *report) {
     free(report->pictures);
 }
 
+/* One GPU a report: its ceilings and its name stand on every picture. */
 static enum tern_status check_rows(const struct tern_results *results, struct tern_error *err) {
     if (!results->count) {
         tern_error_set(err, TERN_USAGE, "no winner matches the selection; nothing to report");
@@ -95,6 +98,7 @@ static enum tern_status check_rows(const struct tern_results *results, struct te
     return TERN_OK;
 }
 
+/* Data first: pictures and page are made from it, and it is all that is left where gnuplot fails. */
 enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
                                    const double *bytes, struct tern_error *err) {
     struct report report = {.dir = dir, .gpu = gpu, .results = results};
@@ -113,6 +117,8 @@ enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu
     status = tern_output_csv(path.data, results, err);
     if (status)
         goto out;
+    /* A missing gnuplot is told at the end: data and page are of use without pictures. Its error outlives the page's
+     * success. */
     drawn = report_draw(&report, err);
     status = report_write_page(&report, drawn ? NULL : err);
 out:

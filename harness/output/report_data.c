@@ -16,6 +16,7 @@ static void add_number(struct tern_str *out, double value) {
         tern_str_append(out, "\tNaN");
 }
 
+/* data/MODEL + suffix + .tsv, replaced atomically. */
 static enum tern_status write_file(const char *dir, const struct report_model *model, const char *suffix,
                                    const struct tern_str *text, struct tern_error *err) {
     struct tern_str path = {0};
@@ -27,6 +28,7 @@ static enum tern_status write_file(const char *dir, const struct report_model *m
 
 /* One line a problem. Column numbers are known to scripts/{roofline,latency,limit}.gp. */
 static void add_rows(const struct report_model *model, struct tern_str *out) {
+    /* time_us is the median, or the prediction where planned is 1; tflops are 2MNK over it. */
     tern_str_append(out, "series\tlayer\tn\tk\tcount\tm\ttime_us\tus_lo\tus_hi\tplanned\tbaseline_us\tdequant_us\tlimit_us\t"
                          "speedup\tpct_of_limit\tflop_per_byte\ttflops\n");
     for (size_t i = 0; i < model->count; i++) {
@@ -110,6 +112,7 @@ struct total { /* all linear layers of the model at one M, milliseconds */
     size_t layers;
 };
 
+/* Sums one series at one M over its layers, each times its number in the model; NAN as soon as one part is unknown. */
 static struct total total_of(const struct report_model *model, const char *series, int64_t m) {
     struct total total = {0};
     for (size_t i = 0; i < model->count; i++) {
@@ -134,6 +137,7 @@ static bool add_bars(const struct report_model *model, int64_t m, struct tern_st
     size_t y = 1;
     for (size_t s = 0; s < model->series.count; s++) {
         struct total total = total_of(model, model->series.items[s], m);
+        /* A format that lacks a layer would look fast. */
         if (total.layers != model->layers.count || !(total.ms > 0.0))
             continue;
         if (isfinite(total.baseline_ms))

@@ -8,6 +8,7 @@
 static const char page_head[] = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
 
+/* Scrolling boxes instead of breakpoints: the page is one column at any width. */
 static const char page_style[] =
     "<style>\n"
     ":root { color-scheme: light; }\n"
@@ -58,6 +59,7 @@ static const char page_script[] =
     "}\n"
     "</script>\n</body>\n</html>\n";
 
+/* Names come from configs and may hold anything. */
 static void add_escaped(struct tern_str *out, const char *text) {
     for (; *text; text++) {
         const char *entity = *text == '&'   ? "&amp;"
@@ -72,12 +74,14 @@ static void add_escaped(struct tern_str *out, const char *text) {
     }
 }
 
+/* open + escaped text + close; open and close are ours and may hold markup. */
 static void add_element(struct tern_str *out, const char *open, const char *text, const char *close) {
     tern_str_append(out, open);
     add_escaped(out, text);
     tern_str_append(out, close);
 }
 
+/* A cell: two decimals below 10, one below 1000, none above; a dash where nothing is known. */
 static void add_number(struct tern_str *out, const char *mark, double value, const char *unit) {
     if (!isfinite(value))
         tern_str_append(out, "<td>–</td>");
@@ -85,6 +89,7 @@ static void add_number(struct tern_str *out, const char *mark, double value, con
         tern_str_printf(out, "<td>%s%.*f%s</td>", mark, value < 9.995 ? 2 : value < 999.5 ? 1 : 0, value, unit);
 }
 
+/* One problem. Times in microseconds. The columns are those of add_table. */
 static void add_row(struct tern_str *out, const struct tern_result *row) {
     char series[64];
     report_series(row, series, sizeof series);
@@ -105,6 +110,7 @@ static void add_row(struct tern_str *out, const struct tern_result *row) {
     add_element(out, "<td class=\"t\">", row->params, "</td></tr>\n");
 }
 
+/* The sortable table: headings are buttons, so that the keyboard reaches them; class t marks text columns for the script. */
 static void add_table(struct tern_str *out, const struct report_model *model) {
     static const struct {
         const char *name, *kind;
@@ -175,6 +181,7 @@ static void add_facts(struct tern_str *out, const struct report_model *model) {
     tern_str_append(out, "</table></div>\n");
 }
 
+/* Each picture in a box that scrolls sideways: at phone width its text stays readable. */
 static void add_pictures(struct tern_str *out, const struct report *report, size_t model) {
     for (size_t i = 0; i < report->picture_count; i++) {
         const struct report_picture *picture = &report->pictures[i];
@@ -192,6 +199,7 @@ static void add_pictures(struct tern_str *out, const struct report *report, size
                              "The data files below are complete.</p>\n");
 }
 
+/* The section of one model: means, pictures, table, links to the data. */
 static void add_model(struct tern_str *out, const struct report *report, size_t index) {
     const struct report_model *model = &report->models[index];
     add_element(out, "<h2>", model->rows[0].shapes, "</h2>\n");
@@ -205,6 +213,7 @@ static void add_model(struct tern_str *out, const struct report *report, size_t 
         model->name, model->name, model->name);
 }
 
+/* The banner comes before any number: nobody should take a prediction for a measurement. */
 enum tern_status report_write_page(const struct report *report, struct tern_error *err) {
     struct tern_str out = {0}, path = {0};
     tern_str_append(&out, page_head);

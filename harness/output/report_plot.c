@@ -42,6 +42,7 @@ static void drain(int fd, char *text, size_t size) {
             *c = ' ';
 }
 
+/* Runs gnuplot to its end. Its words go into the error; argv[5] is the picture that it was to write. */
 static enum tern_status run_gnuplot(const char *program, char *const argv[], struct tern_error *err) {
     int fds[2], wait_status = 0;
     char text[600];
@@ -77,6 +78,7 @@ struct plot {                /* one picture to draw */
     char extra[3][1024]; /* ARG6, ARG7, ARG8 of the script */
 };
 
+/* Words with blanks between, as gnuplot's word() takes them; the names hold no blanks. */
 static void join(const struct tern_strs *words, char *out, size_t size) {
     struct tern_str text = {0};
     for (size_t i = 0; i < words->count; i++)
@@ -123,6 +125,7 @@ static enum tern_status draw(struct report *report, size_t index, const char *gn
     return status;
 }
 
+/* A picture of the whole model: MODEL-SCRIPT.svg, with its series and layers as arguments. */
 static struct plot plan(const struct report_model *model, const char *script, const char *data_suffix, const char *title,
                         const char *about) {
     struct plot plot = {.script = script, .data_suffix = data_suffix};
@@ -134,6 +137,7 @@ static struct plot plan(const struct report_model *model, const char *script, co
     return plot;
 }
 
+/* One picture a format: four lines a panel are as many as can be told apart. */
 static enum tern_status draw_latency(struct report *report, size_t index, const char *gnuplot, struct tern_error *err) {
     const struct report_model *model = &report->models[index];
     enum tern_status status = TERN_OK;
@@ -152,6 +156,7 @@ static enum tern_status draw_latency(struct report *report, size_t index, const 
     return status;
 }
 
+/* The pictures of one model, in the order of the page: the sum first, then what it is made of. */
 static enum tern_status draw_model(struct report *report, size_t index, const char *gnuplot, struct tern_error *err) {
     const struct report_model *model = &report->models[index];
     enum tern_status status = TERN_OK;
@@ -188,7 +193,7 @@ static enum tern_status draw_model(struct report *report, size_t index, const ch
 
 enum tern_status report_draw(struct report *report, struct tern_error *err) {
     char gnuplot[4096];
-    size_t most = 0;
+    size_t most = 0; /* pictures: four of a model and one of each format */
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < report->model_count; i++)
         most += 4 + report->models[i].series.count;

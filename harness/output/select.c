@@ -19,6 +19,7 @@ static int compare_numbers(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
+/* The key of a group: op, format, N, K. */
 static int compare_group(const struct tern_result *a, const struct tern_result *b) {
     int order = strcmp(a->op, b->op);
     if (!order)
@@ -28,6 +29,7 @@ static int compare_group(const struct tern_result *a, const struct tern_result *
     return order ? order : compare_numbers(a->k, b->k);
 }
 
+/* Where rows of one group come from: a model's layer. Rows of one source share their layout. */
 static int compare_source(const struct tern_result *a, const struct tern_result *b) {
     int order = strcmp(a->shapes, b->shapes);
     return order ? order : strcmp(a->layer, b->layer);
@@ -100,6 +102,7 @@ int64_t tern_selection_ns(const struct tern_result *row) {
     return us > 0.0 && us < 1e12 ? (int64_t)llround(us * 1000.0) : UNKNOWN_NS;
 }
 
+/* NAN on either side compares false: no measurement, no claim. */
 bool tern_selection_use_cublas(const struct tern_result *row) {
     return row->baseline_us < row->us;
 }
@@ -111,6 +114,7 @@ struct query {
     void *user;
 };
 
+/* The range of M first: it costs nothing, the launch arithmetic does. */
 static bool takes(const struct query *q, const struct tern_result *row) {
     int64_t m = q->problem->m;
     return row->min_m <= m && m <= row->max_m && (!q->fits || q->fits(q->user, row, q->problem));
@@ -153,10 +157,12 @@ static struct ratio ratio_of(int64_t a, int64_t b) {
     return a > b ? (struct ratio){a, b} : (struct ratio){b, a};
 }
 
+/* a < b by cross products: no rounding, no libm, the same answer in the header. */
 static bool ratio_less(struct ratio a, struct ratio b) {
     return a.over * b.under < b.over * a.under;
 }
 
+/* What the formats demand of N and K, and sizes whose products stay far from 2^63. */
 static bool in_range(const struct tern_selection_problem *p) {
     const int64_t end = TERN_SELECT_SIZE_END;
     return p->m > 0 && p->n > 0 && p->k > 0 && p->m < end && p->n < end && p->k < end && p->n % 8 == 0 && p->k % 32 == 0;

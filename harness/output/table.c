@@ -18,6 +18,7 @@ static const char *show_us(char *out, size_t size, const char *mark, double us) 
     return out;
 }
 
+/* "2.53x" or "76%". */
 static const char *show_scaled(char *out, size_t size, const char *format, double value) {
     if (isnan(value))
         tern_str_copy(out, size, "-");
@@ -37,11 +38,13 @@ static const char *fit(char *out, size_t size, const char *name, size_t width) {
     return out;
 }
 
+/* Rows under one heading. Planned and measured ones never share it. */
 static bool same_block(const struct tern_result *a, const struct tern_result *b) {
     return a->planned == b->planned && !strcmp(a->gpu, b->gpu) && !strcmp(a->shapes, b->shapes) &&
            !strcmp(a->format, b->format) && !strcmp(a->op, b->op);
 }
 
+/* The heading says once what holds for all its rows: model, format, GPU, and whether anything was measured. */
 static void print_heading(FILE *out, const struct tern_result *row) {
     fprintf(out, "%s  %s  on %s (%s)%s\n", row->shapes, row->format, row->gpu, row->arch, row->planned ? "  PLANNED" : "");
     if (strcmp(row->op, "linear-a16"))
@@ -56,6 +59,7 @@ static void print_heading(FILE *out, const struct tern_result *row) {
     }
 }
 
+/* "~" marks each prediction, so that a copied line cannot pass for a measurement. */
 static void print_planned(FILE *out, const struct tern_result *row) {
     char name[16], winner[32], us[24], limit[24], percent[24];
     double share = row->predicted_us > 0.0 ? 100.0 * row->limit_us / row->predicted_us : (double)NAN;
@@ -105,6 +109,7 @@ static void add_text(struct tern_str *out, const char *text) {
     tern_str_append(out, "\"");
 }
 
+/* Six significant digits; an empty field where nothing is known. */
 static void add_number(struct tern_str *out, double value) {
     if (isfinite(value))
         tern_str_printf(out, "%.6g", value);
