@@ -1,17 +1,20 @@
 // mma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 1..64 on tensor cores, weights exact, fp32 accumulation.
 //
 // Shapes: any M >= 1 (M_TILE rows of x a pass), N a multiple of 8, K a multiple of 32, any group that is a multiple of 32,
-// or one scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h). How: weights are the 16-row
-// operand of mma.m16n8k16, straight from global memory in fragment order through a ring of registers; x is the 8-column
-// operand, staged once in shared memory, where 16 bytes of a lane serve two k-steps. Codes minus zero points are exact in
-// binary16; the scale meets the fp32 sums of its group. tern/decode.cuh has the sharing of the work and the reduction.
+// or one scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h).
+//
+// How: weights are the 16-row operand of mma.m16n8k16, straight from global memory in fragment order through a ring of
+// registers; x is the 8-column operand, staged once in shared memory, where 16 bytes of a lane serve two k-steps. Codes
+// minus zero points are exact in binary16; the scale meets the fp32 sums of its group. tern/decode.cuh has the sharing of
+// the work and the reduction.
+//
 // Parameters: WARPS warps a block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128;
-// M_TILE columns; CTAS blocks an SM at a time (launch bounds), WAVES times
-// as many in the grid (launch expression only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of
-// x in shared memory at a time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; SCALE_WEIGHTS
-// multiply the weights by their scale in binary16, which is exact for ternary only, and save the group sums' registers.
-// Bound by: memory up to M = 16 or so, then by shared-memory reads of x and by mma.sync. Expected share of the limit:
-// 0.5-0.8.
+// M_TILE columns; CTAS blocks an SM at a time (launch bounds); WAVES times as many in the grid, over all SMs but IDLE_SMS
+// (both in launch expressions only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a
+// time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; SCALE_WEIGHTS multiply the weights
+// by their scale in binary16, which is exact for ternary only, and save the group sums' registers.
+//
+// Bound by: memory up to M = 16 or so, then by shared-memory reads of x and by mma.sync. Expected of the limit: 0.5 to 0.8.
 #include "tern/decode.cuh"
 #include "tern/mma.cuh"
 

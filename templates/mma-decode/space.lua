@@ -11,9 +11,9 @@ end
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
 local function fits(p, problem, gpu, x_chunk, waves)
     local function ceil_div(a, b) return (a + b - 1) // b end
-    local clusters = math.max(gpu.sms * p.CTAS * waves // p.CLUSTER_K, 1)
+    local clusters = math.max((gpu.sms - p.IDLE_SMS) * p.CTAS * waves // p.CLUSTER_K, 1)
     local tiles = x_chunk > 0 and 2 * x_chunk or ceil_div(problem.k, 128 * p.CLUSTER_K)
-    local x = tiles * 256 + (x_chunk > 0 and 128 or 64)
+    local x = tiles * 256 + 128
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
     local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
@@ -25,9 +25,18 @@ local function valid(p, problem, gpu)
     local blocks = gpu.sms * p.CTAS
     if p.M_TILE > 8 and problem.m <= p.M_TILE // 2 then return false, "M_TILE is twice M or more" end
     if problem.m > (p.M_TILE >= 16 and 2 or 1) * p.M_TILE then return false, "too many passes over the weights" end
+    if p.CLUSTER_K > gpu.sms - p.IDLE_SMS then return false, "fewer multiprocessors than blocks of a cluster" end
     if p.CLUSTER_K > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if p.X_BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
+    if p.X_BULK == 1 and problem.m < 8 then return false, "x is small: cp.async serves" end
+    if p.X_BULK == 0 and p.X_CHUNK == 0 and problem.m >= 16 and gpu.cc >= 90 then
+        return false, "x is large: bulk copies serve"
+    end
     if p.X_BULK == 1 and p.X_CHUNK > 0 then return false, "bulk copies take x in one piece" end
+    if p.IDLE_SMS > 0 and p.CLUSTER_K < 4 then return false, "small clusters fit anywhere" end
+    if p.IDLE_SMS > 0 and row_blocks * p.CLUSTER_K <= (gpu.sms - p.IDLE_SMS) * p.CTAS then
+        return false, "few row blocks: the same grid without"
+    end
     if p.X_CHUNK > 0 and p.X_CHUNK * p.CLUSTER_K >= k_tiles then return false, "x fits in one chunk" end
     if p.SCALE_WEIGHTS == 1 and problem.family ~= "ternary" then return false, "scaling is exact for ternary only" end
     if p.SCALE_WEIGHTS == 1 and (problem.groups == 1 or p.M_TILE < 32) then return false, "group sums cost little here" end
@@ -74,6 +83,8 @@ return {
           doc = "times CTAS blocks an SM make the grid; more waves, fewer sums in shared memory" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
+        { name = "IDLE_SMS", values = { 0, 4 }, default = 0,
+          doc = "multiprocessors left out of the grid, so that whole clusters fit in each GPC" },
         { name = "X_CHUNK", values = { 0, 4, 16 }, default = 0,
           doc = "K tiles of x in shared memory at a time, two buffers; 0: all of the block's K" },
         { name = "X_BULK", values = { 0, 1 }, default = 0,
@@ -83,11 +94,14 @@ return {
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,16*ROW_TILES),max(SMS*CTAS*WAVES/CLUSTER_K,1))*CLUSTER_K", "ceil_div(M,M_TILE)" },
+        grid = {
+            "min(ceil_div(N,16*ROW_TILES),max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))*CLUSTER_K",
+            "ceil_div(M,M_TILE)",
+        },
         block = "32*WARPS",
-        -- x, then the warps' slots, then the barrier: tern/decode.cuh
-        smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+(X_CHUNK>0?128:64)"
-            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max(SMS*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16",
+        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier: tern/decode.cuh
+        smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
+            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16",
         workspace = "0",
         cluster = "CLUSTER_K",
     },

@@ -1,15 +1,19 @@
-// simt-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 1..8 on CUDA cores, weights exact, fp32 accumulation. Any GPU from cc 7.5
-// on.
+// simt-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 1..8 on CUDA cores, weights exact, fp32 accumulation. cc 7.5 and later.
 //
 // Shapes: any M >= 1 (M_TILE rows of x a pass), N a multiple of 8, K a multiple of 32, any group that is a multiple of 32,
-// or one scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h). How: lane 4g + t holds rows
-// g and g + 8 of a row tile and eight of each 32 columns, straight from global memory through a ring of registers. Codes
-// minus zero points are exact in binary16 and become fp32 before they meet x: binary16 partial sums would lose what the
-// bound of verify allows. Sums go over the four t by shuffles, over the warps by tern/decode.cuh. Parameters: WARPS warps a
-// block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128; M_TILE columns; CTAS
-// blocks an SM (grid and launch bounds); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory
-// at a time (0: all of the block's K). Bound by: issue slots, 2 + M a weight (3-bit 3 + M); at M = 1 about 1.5 times what
-// memory needs on an H200, less on smaller GPUs.
+// or one scale a row; the last group may be short. Layout frag16x128 (harness/formats/layout.h).
+//
+// How: lane 4g + t holds rows g and g + 8 of a row tile and eight of each 32 columns, straight from global memory through a
+// ring of registers. Codes minus zero points are exact in binary16 and become fp32 before they meet x: binary16 partial sums
+// would lose what the bound of verify allows. Sums go over the four t by shuffles, over the warps by tern/decode.cuh.
+//
+// Parameters: WARPS warps a block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128;
+// M_TILE columns; CTAS blocks an SM at a time (launch bounds); WAVES times as many in the grid, over all SMs but IDLE_SMS
+// (both in launch expressions only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a
+// time (0: all of the block's K).
+//
+// Bound by: issue slots, 3 + M a weight of a lane; at M = 1 about 1.8 times what an H200 has at full read speed. Expected of
+// the limit: 0.4 to 0.5.
 constexpr int X_BULK = 0; // x by cp.async: this kernel is not the one for which that would matter
 #include "tern/decode.cuh"
 

@@ -13,6 +13,7 @@ __device__ __forceinline__ void tern_cluster_sync() {
 #ifdef TERN_EMULATOR
     tern_emu_cluster_sync();
 #elif __CUDA_ARCH__ >= 900
+    __syncwarp(); // .aligned: the warp must be whole
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" : : : "memory");
 #endif
 }
