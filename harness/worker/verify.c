@@ -11,7 +11,9 @@
 #include "worker/process.h"
 #include "worker/reply.h"
 
+#include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,7 +215,25 @@ static json_t *verify(struct verify_session *s, const json_t *request, bool *los
     return reply;
 }
 
+/* ASan's report is long; its summary goes last, where the parent's tail of our output keeps it. */
+static void repeat_summary(const char *report) {
+    const char *summary = strstr(report, "SUMMARY: ");
+    if (summary != NULL) {
+        fprintf(stderr, "%.*s\n", (int)strcspn(summary, "\n"), summary);
+        fflush(stderr);
+    }
+}
+
+static void watch_sanitizer(void) {
+    void (*set)(void (*)(const char *));
+    *(void **)&set = dlsym(RTLD_DEFAULT, "__asan_set_error_report_callback");
+    if (set != NULL) {
+        set(repeat_summary);
+    }
+}
+
 int tern_verify_worker(void) {
+    watch_sanitizer();
     struct verify_session *session = tern_alloc_zero(1, sizeof *session);
     bool lost = false;
     json_t *request = NULL;

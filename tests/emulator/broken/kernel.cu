@@ -16,6 +16,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_broken(struct tern_ar
     if (BUG == 13 && n == 5)
         for (;;)
             tern_emu_yield();
+    volatile int local[4] = {};
+    volatile int index = BUG == 14 ? 4 : 3;
+    if (local[index] == 123456789) // an overread that nothing but ASan notices
+        return;
     if (n >= args.n)
         return;
     if (BUG == 9) // keeps what it decoded from the first weights
