@@ -34,7 +34,7 @@ emulator: core
 runtime: core
 device: core config formats measure space verify emulator
 worker: core config formats measure space verify device store
-commands: core config formats measure space verify device worker store output'
+commands: core config formats measure space verify device worker store output emulator'
 includes() {
     grep -rnoE '^#include "[a-z_]+/' harness --include='*.[ch]' | awk -F: -v rules="$directions" '
         BEGIN {
