@@ -32,7 +32,7 @@ marks(at, high, dense) = at > high ? '"" 1e-9' : \
 set multiplot
 set logscale xy
 eval legend
-plot NaN with lines linecolor rgb GREY linewidth 2 dashtype 3 title "limit of this GPU", \
+plot NaN with linespoints linecolor rgb GREY linewidth 2 dashtype 3 pointtype 2 pointsize 0.4 title "limit of this GPU", \
      for [C = 12:DEQUANT_END] NaN with linespoints linecolor rgb GREEN linewidth 1.5 dashtype 4 pointtype 8 pointsize 0.8 title "dequantise + cuBLASLt", \
      for [C = 11:BASE_END] NaN with linespoints linecolor rgb ORANGE linewidth 2 dashtype 2 pointtype 4 pointsize 0.8 title "cuBLASLt FP16, best", \
      NaN with linespoints linecolor rgb BLUE linewidth 2 dashtype DASH pointtype POINT pointsize 0.8 title WINNER
@@ -50,7 +50,7 @@ do for [I = 1:COUNT] {
     eval panel(I)
     set ylabel "time of one launch, µs" offset -1.5,0
     set xlabel "batch size M" offset 0,0.5
-    plot DATA skip 1 using 6:(row($13)) with lines linecolor rgb GREY linewidth 2 dashtype 3, \
+    plot DATA skip 1 using 6:(row($13)) with linespoints linecolor rgb GREY linewidth 2 dashtype 3 pointtype 2 pointsize 0.4, \
          for [C = 12:DEQUANT_END] DATA skip 1 using 6:(row(column(C))) with linespoints linecolor rgb GREEN linewidth 1.5 dashtype 4 pointtype 8 pointsize 0.8, \
          for [C = 11:BASE_END] DATA skip 1 using 6:(row(column(C))) with linespoints linecolor rgb ORANGE linewidth 2 dashtype 2 pointtype 4 pointsize 0.8, \
          DATA skip 1 using 6:(row($7)) with linespoints linecolor rgb BLUE linewidth 2 dashtype DASH pointtype POINT pointsize 0.8

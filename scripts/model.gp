@@ -2,8 +2,11 @@
 # Arguments: terminal, output, data file, title, caption, formats, batch sizes.
 TERMINAL = ARG1; OUTPUT = ARG2; DATA = ARG3; TITLE = ARG4; CAPTION = ARG5; SERIES = ARG6; SIZES = ARG7
 HERE = ARG0[1:strlen(ARG0) - strlen("model.gp")]
+load HERE . "words.gp"
 COUNT = words(SIZES)
-COLUMNS = COUNT > 1 ? 2 : 1
+# Long names leave too little room for two panels side by side.
+NAMES = 20.0 + label_width("FP16-cuBLASLt " . SERIES)
+COLUMNS = COUNT > 1 && NAMES < 180 ? 2 : 1
 ROWS = (COUNT + COLUMNS - 1) / COLUMNS
 BARS = words(SERIES) + 1
 WIDTH = 1000
@@ -31,7 +34,7 @@ do for [I = 1:COUNT] {
     SIZE = word(SIZES, I)
     if (I > 1) { unset label 1001; unset label 1002; unset label 1003 }
     set title what(SIZE) offset 0,-0.6 font ",14" textcolor rgb INK
-    set lmargin at screen (left(I) + 128.0) / WIDTH; set rmargin at screen (left(I) + PANEL_WIDTH - 20.0) / WIDTH
+    set lmargin at screen (left(I) + NAMES) / WIDTH; set rmargin at screen (left(I) + PANEL_WIDTH - 20.0) / WIDTH
     set tmargin at screen 1.0 - (above(I) + 34.0) / HEIGHT; set bmargin at screen 1.0 - (above(I) + PANEL_HEIGHT - 62.0) / HEIGHT
     set xrange [*:*]; set yrange [*:*] # stats obeys the ranges
     stats DATA skip 1 using (mine($5)) nooutput name "BAR"

@@ -13,7 +13,9 @@ set xlabel "operations for each byte moved, FLOP/byte"
 set ylabel "arithmetic rate, TFLOP/s" offset 1,0
 set format x "%g"; set format y "%g"
 stats DATA skip 1 using 16:17 nooutput name "P"
-LOW = P_min_x / 1.6; HIGH = (P_max_x > 2000.0 * PEAK / GBS ? P_max_x * 1.6 : 2000.0 * PEAK / GBS)
+# The ridge, where the two ceilings meet, and a decade of the slope are always seen.
+RIDGE = 1000.0 * PEAK / GBS
+LOW = (P_min_x < RIDGE / 8.0 ? P_min_x : RIDGE / 8.0) / 1.6; HIGH = (P_max_x > 2000.0 * PEAK / GBS ? P_max_x * 1.6 : 2000.0 * PEAK / GBS)
 set xrange [LOW:HIGH]
 FLOOR = P_min_y / 2.0
 set yrange [FLOOR:PEAK * 2.5]
@@ -26,10 +28,14 @@ AT = LOW * (PEAK * 1000.0 / GBS / LOW) ** 0.5
 set label 2 sprintf("memory: %.0f GB/s", GBS) at first AT, roof(AT) * 1.3 center rotate by atan(SLOPE) * 180.0 / pi font ",12" textcolor rgb INK
 
 row(v, s, l) = (strcol(1) eq s && strcol(2) eq l) ? v : NaN
-LCOUNT = words(LAYERS)
-DASH = PREDICTED ? 2 : 1
-marker(s, l) = (PREDICTED || s % 2 == 0) ? open(l) : filled(l)
+LCOUNT = words(LAYERS); SCOUNT = words(SERIES)
+format(c) = c / LCOUNT + 1
+layer(c) = c % LCOUNT + 1
+marker(l) = PREDICTED ? open(l) : filled(l)
+dash(s) = s > 5 ? 1 : s
+# The legend names colours (formats) and markers (layers), not every pair of them.
 plot roof(x) with lines linecolor rgb INK linewidth 2.5 title "ceiling, data sheet", \
-     for [C = 0:words(SERIES) * LCOUNT - 1] DATA skip 1 using 16:(row($17, word(SERIES, C / LCOUNT + 1), word(LAYERS, C % LCOUNT + 1))) \
-     with linespoints linecolor rgb colour(C / LCOUNT + 1) linewidth 1 dashtype DASH pointsize 0.9 \
-     pointtype marker(C / LCOUNT + 1, C % LCOUNT + 1) title word(SERIES, C / LCOUNT + 1) . "  " . word(LAYERS, C % LCOUNT + 1)
+     for [C = 0:SCOUNT * LCOUNT - 1] DATA skip 1 using 16:(row($17, word(SERIES, format(C)), word(LAYERS, layer(C)))) \
+     with linespoints linecolor rgb colour(format(C)) linewidth 1 dashtype dash(format(C)) pointsize 0.9 pointtype marker(layer(C)) notitle, \
+     for [S = 1:SCOUNT] NaN with lines linecolor rgb colour(S) linewidth 3 dashtype dash(S) title word(SERIES, S) . (PREDICTED ? ", predicted" : ""), \
+     for [L = 1:LCOUNT] NaN with points linecolor rgb QUIET pointsize 1.1 pointtype marker(L) title word(LAYERS, L)

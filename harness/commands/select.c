@@ -94,9 +94,10 @@ static void print_text(const struct answer *a) {
     printf("tuned at   %s M=%lld N=%lld K=%lld: ", row->layer, (long long)row->m, (long long)row->n, (long long)row->k);
     if (row->planned)
         printf("predicted %.2f us, not measured\n", row->predicted_us);
+    else if (isfinite(row->baseline_us))
+        printf("%.2f us [%.2f, %.2f], %s %.2f us\n", row->us, row->us_lo, row->us_hi, row->baseline, row->baseline_us);
     else
-        printf("%.2f us [%.2f, %.2f], %s %.2f us\n", row->us, row->us_lo, row->us_hi,
-               row->baseline[0] ? row->baseline : "no baseline", row->baseline_us);
+        printf("%.2f us [%.2f, %.2f], no baseline\n", row->us, row->us_lo, row->us_hi);
 }
 
 static json_t *number(double value) {

@@ -161,7 +161,7 @@ static void add_facts(struct tern_str *out, const struct report_model *model) {
         int64_t low, high;
     } ranges[] = {{"M = 1", 1, 1}, {"M = 2 to 64", 2, 64}, {"M above 64", 65, INT64_MAX}};
     const size_t range_count = sizeof ranges / sizeof ranges[0];
-    tern_str_printf(out, "<p>%zu problems.", model->count);
+    tern_str_printf(out, "<p>%zu problem%s.", model->count, model->count == 1 ? "" : "s");
     if (!model->has_speedup) {
         tern_str_append(out, "</p>\n");
         return;
