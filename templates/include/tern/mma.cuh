@@ -14,23 +14,30 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
-static inline float tern_emu_half_value(unsigned bits) {
-    return tern_emu_half_to_float((unsigned short)bits);
+// What a lane brings to an f16 product, as binary32: a[2*register + element], b likewise. Converted before the exchange,
+// once.
+struct tern_emu_mma_halves {
+    float a[8], b[4];
+};
+static inline float tern_emu_half_of(unsigned word, int element) {
+    return tern_emu_half_to_float((unsigned short)(word >> 16 * element));
+}
+// Row times column; products of halves are exact in binary32, the sum is taken in binary64.
+static inline float tern_emu_dot_f16(const struct tern_emu_mma_halves *all, int row, int column, float c) {
+    const struct tern_emu_mma_halves *a = all + 4 * (row & 7), *b = all + 4 * column;
+    double sum = c;
+    for (int half = 0; half < 2; half++)
+        for (int t = 0; t < 4; t++)
+            for (int e = 0; e < 2; e++)
+                sum += (double)(a[t].a[2 * ((row >> 3) + 2 * half) + e] * b[t].b[2 * half + e]);
+    return (float)sum;
 }
 
 struct tern_emu_mma_lane {
     unsigned a[4], b[2];
 };
 
-// Element (row, k) of A and (k, column) of B of a 16-bit fragment set.
-static inline float tern_emu_a_f16(const struct tern_emu_mma_lane *all, int row, int k) {
-    const struct tern_emu_mma_lane *lane = all + 4 * (row & 7) + (k & 7) / 2;
-    return tern_emu_half_value(lane->a[(row >> 3) + 2 * (k >> 3)] >> 16 * (k & 1) & 0xFFFFu);
-}
-static inline float tern_emu_b_f16(const struct tern_emu_mma_lane *all, int k, int column) {
-    const struct tern_emu_mma_lane *lane = all + 4 * column + (k & 7) / 2;
-    return tern_emu_half_value(lane->b[k >> 3] >> 16 * (k & 1) & 0xFFFFu);
-}
+// Element (row, k) of A and (k, column) of B of an 8-bit fragment set.
 static inline int tern_emu_a_s8(const struct tern_emu_mma_lane *all, int row, int k) {
     const struct tern_emu_mma_lane *lane = all + 4 * (row & 7) + (k & 15) / 4;
     return (int)(signed char)(lane->a[(row >> 3) + 2 * (k >> 4)] >> 8 * (k & 3) & 0xFFu);
@@ -45,16 +52,15 @@ static inline int tern_emu_b_s8(const struct tern_emu_mma_lane *all, int k, int 
 __device__ __forceinline__ void tern_mma_f16_into(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1,
                                                   const float (&c)[4]) {
 #ifdef TERN_EMULATOR
-    struct tern_emu_mma_lane mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}}, all[32];
+    struct tern_emu_mma_halves mine, all[32];
+    for (int i = 0; i < 8; i++)
+        mine.a[i] = tern_emu_half_of(a[i / 2], i % 2);
+    for (int i = 0; i < 4; i++)
+        mine.b[i] = tern_emu_half_of(i < 2 ? b0 : b1, i % 2);
     tern_emu_exchange(&mine, sizeof mine, all);
     int lane = tern_emu_lane();
-    for (int i = 0; i < 4; i++) {
-        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-        double sum = c[i];
-        for (int k = 0; k < 16; k++)
-            sum += (double)tern_emu_a_f16(all, row, k) * (double)tern_emu_b_f16(all, k, column);
-        d[i] = (float)sum;
-    }
+    for (int i = 0; i < 4; i++)
+        d[i] = tern_emu_dot_f16(all, lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2, c[i]);
 #elif __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%10, %11, %12, %13};"
