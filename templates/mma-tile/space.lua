@@ -16,11 +16,12 @@ local function scale_rule(p, problem)
     end
 end
 
--- Bytes in flight: k in the ring between 192 and 384.
+-- k in the ring: enough bytes in flight, and no more shared memory than they need.
 local function ring_rule(p)
     local k = p.BLOCK_K * p.STAGES
-    if k < 192 or k > 384 then
-        return "STAGES * BLOCK_K is not within 192 and 384"
+    local least = p.BLOCK_M >= 128 and 192 or 256
+    if k < least or k > 384 then
+        return "STAGES * BLOCK_K is not within 256 (192 for large tiles) and 384"
     end
 end
 
@@ -64,6 +65,9 @@ local function warp_rule(p, problem)
     local registers = sums + p.WARP_M // 2 + p.WARP_N // 16 * row_tile + 38
     if registers > 255 or registers * 32 * p.SM_WARPS > 65536 then
         return "registers"
+    end
+    if registers <= 100 and p.SM_WARPS < 16 then
+        return "same build as SM_WARPS = 16"
     end
 end
 
