@@ -1,24 +1,25 @@
-/* naive: y[M,N] = x[M,K] * W[N,K]^T on the CUDA cores, a thread for ROWS elements of one column of y. The smallest template that
- * serves every format: copy the folder to templates/ and change it (docs/adding-a-kernel.md).
+/* naive: y[M,N] = x[M,K] * W[N,K]^T on the CUDA cores, a thread for ROWS elements of one column of y. The smallest template
+ * that serves every format: copy the folder to templates/ and change it (docs/adding-a-kernel.md).
  *
  * Parameters, constexpr ints that stand in front of this file:
  *   THREADS   threads of a block, one row of W each
  *   ROWS      rows of x a thread multiplies by each weight it decodes
  *   BITS, ZERO, HAS_ZEROS, GROUP   the format; GROUP 0 is one scale a row of W
- * Layout: frag16x128 (harness/formats/layout.h), decoded one weight at a time, without the packed tricks of tern/dequant.cuh.
- * Bound by decode instructions, far above the limit at every M: an example, not a competitor. */
+ * Layout: frag16x128 (harness/formats/layout.h), decoded one weight at a time, without the packed tricks of
+ * tern/dequant.cuh. Bound by decode instructions, far above the limit at every M: an example, not a competitor. */
 #include "tern/abi.h"
 
 #ifndef TERN_EMULATOR
 #include <cuda_fp16.h>
 #endif
 
-/* Bits [low, low + bits) of pair `pair`, element e, of a plane of `bits`-bit fields that starts at `plane`: lanes own 16-byte chunks of
- * four words; a plane with two words a lane has 8-byte chunks. */
+/* Bits [low, low + bits) of pair `pair`, element e, of a plane of `bits`-bit fields that starts at `plane`: lanes own
+ * 16-byte chunks of four words; a plane with two words a lane has 8-byte chunks. */
 __device__ unsigned plane_field(const unsigned char *plane, int bits, int lane, int pair, int e) {
     const int fields = 16 / bits, word = pair / fields, words = 2 * bits;
     const int chunk_bytes = words < 4 ? 4 * words : 16, words_a_chunk = chunk_bytes / 4;
-    const unsigned char *at = plane + word / words_a_chunk * 32 * chunk_bytes + lane * chunk_bytes + word % words_a_chunk * 4;
+    const unsigned char *at =
+        plane + word / words_a_chunk * 32 * chunk_bytes + lane * chunk_bytes + word % words_a_chunk * 4;
     const unsigned value = *reinterpret_cast<const unsigned *>(at);
     return value >> (16 * e + bits * (pair % fields)) & ((1u << bits) - 1u);
 }
@@ -26,7 +27,8 @@ __device__ unsigned plane_field(const unsigned char *plane, int bits, int lane, 
 /* Code q of W[row][k]: find the tile, the lane and pair that own it, then its bits. */
 __device__ unsigned code_of(const tern_args &args, long long row, long long k) {
     const long long k_tiles = (args.k + 127) / 128;
-    const unsigned char *tile = static_cast<const unsigned char *>(args.codes) + (row / 16 * k_tiles + k / 128) * (256 * BITS);
+    const unsigned char *tile =
+        static_cast<const unsigned char *>(args.codes) + (row / 16 * k_tiles + k / 128) * (256 * BITS);
     const int r = (int)(row % 16), c = (int)(k % 128);
     const int step = 2 * (c / 32) + c % 8 / 4, reg = r / 8 + 2 * (c % 4 / 2);
     const int lane = 4 * (r % 8) + c % 32 / 8, pair = 4 * step + reg, e = c % 2;
@@ -47,7 +49,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_naive(const struct te
     const __half *x = static_cast<const __half *>(args.x);
     float sum[ROWS] = {};
     for (long long group = 0; group < args.groups; group++) {
-        const long long begin = group * args.group_size, end = min(begin + args.group_size, args.k), side = side_index(args, n, group);
+        const long long begin = group * args.group_size, end = min(begin + args.group_size, args.k),
+                        side = side_index(args, n, group);
         const int zero = HAS_ZEROS ? static_cast<const unsigned char *>(args.zeros)[side] : ZERO;
         float part[ROWS] = {}; /* exact weights: the scale comes once a group, in fp32 */
         for (long long k = begin; k < end; k++) {
