@@ -177,8 +177,12 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
                                      .predicted_us = (double)NAN};
     double *samples = NULL;
     size_t count = 0;
+    bool found = false;
+    enum tern_status status = tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, trial.policy,
+                                                    trial.stage, &trial, &found, err);
     json_t *request = candidate_request("check", run, p, build, 0);
-    enum tern_status status = journalled(run, NULL, &trial, request, CHECK_TIMEOUT_S, &samples, &count, err);
+    if (status == TERN_OK && !found)
+        status = journalled(run, NULL, &trial, request, CHECK_TIMEOUT_S, &samples, &count, err);
     build->checked = true;
     build->check = trial.outcome;
     tern_str_copy(build->check_detail, sizeof build->check_detail, trial.detail);
