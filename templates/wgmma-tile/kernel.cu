@@ -14,15 +14,17 @@
  *   ROW_BLOCKS      64-row blocks of W of each; a CTA owns 64 * CONSUMERS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
+ *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
- * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. No split over CTAs:
- * results do not depend on timing.
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
+ * a fixed order: results do not depend on timing.
  * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
 #include "tern/abi.h"
+#include "tern/cluster.cuh"
 #include "tern/memory.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/wgmma.cuh"
@@ -50,7 +52,7 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES = 1024; /* of a consumer warp: 32 rows of x by 16 of W */
+constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT; /* of a consumer warp */
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
@@ -64,14 +66,18 @@ static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGIS
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(CHUNK == 1 || CHUNK == 2, "a chunk lies inside 32 k");
-static_assert(BLOCK_M % 32 == 0 && CTA_TILES <= 32, "output goes in 32 rows of x; a lane copies a tile of codes");
+static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
+              "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
+static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCK_N * 4 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
 /* One output tile of the sweep: strips of GROUP_M tiles of x; inside a strip x is the fast direction. */
 struct place {
-    int row_tile;    /* first 16-row tile of W */
-    int row_tiles;   /* of W */
-    int k_tiles;     /* of W */
-    long long x_row; /* first row of x */
+    int row_tile;       /* first 16-row tile of W */
+    int row_tiles;      /* of W */
+    int k_tiles;        /* of W */
+    int k_begin, k_end; /* k tiles of this block of the cluster, */
+    int rank;           /* which is number `rank` of CLUSTER_K */
+    long long x_row;    /* first row of x */
 };
 
 __device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
@@ -82,6 +88,9 @@ __device__ __forceinline__ place find_place(const tern_args &args, unsigned tile
     place at;
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+    at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
+    at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
     const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
                    tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
     const unsigned strip = tile / (GROUP_M * tiles_n), rest = tile - strip * (GROUP_M * tiles_n);
@@ -91,16 +100,6 @@ __device__ __forceinline__ place find_place(const tern_args &args, unsigned tile
     return at;
 }
 
-/* Position in the ring and the parity of the barrier phase there. */
-struct ring {
-    int stage, parity;
-};
-__device__ __forceinline__ void advance(ring &r) {
-    if (++r.stage == STAGES) {
-        r.stage = 0;
-        r.parity ^= 1;
-    }
-}
 __device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) {
     return shared + BARRIERS_AT + 16 * stage;
 }
@@ -177,20 +176,28 @@ template <int LEFT> __device__ __forceinline__ void publish(unsigned char *share
     stage = stage + 1 == STAGES ? 0 : stage + 1;
 }
 
+/* The producer's part in adding up over a cluster: the barriers of add_over_cluster. */
+__device__ __forceinline__ void meet_cluster() {
+    tern_cluster_sync();
+    tern_cluster_sync();
+    tern_block_sync(1, THREADS);
+    tern_fence_async(); /* bulk copies follow where ordinary stores were */
+}
+
 /* The producer warpgroup. It publishes a slice LAG slices after starting it. Consumers give a slice back when they are in
  * the next one, so LAG <= STAGES - 2, or both would wait. */
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
     constexpr int LAG = STAGES - 2;
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const unsigned tiles = count_tiles(args);
-    ring fill = {0, 1};
+    tern_ring fill = {0, 1};
     int started = 0, ready = 0;
-    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
         const place at = find_place(args, tile);
         const long long left = args.m - at.x_row - thread / 16;
         const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
         const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
-        for (int k_tile = 0; k_tile < at.k_tiles; k_tile++) {
+        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
             tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
             if (thread < 32)
                 copy_codes(args, at, shared, fill.stage, k_tile, lane);
@@ -198,12 +205,16 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
             copy_side(args, at, shared, fill.stage, k_tile, thread);
             tern_cp_async_commit();
-            advance(fill);
+            tern_ring_advance<STAGES>(fill);
             if (started < LAG)
                 started++;
             else
                 publish<LAG>(shared, ready, lane);
         }
+        for (; CLUSTER_K > 1 && started > 0; started--)
+            publish<0>(shared, ready, lane);
+        if (CLUSTER_K > 1)
+            meet_cluster();
     }
     for (; started > 0; started--)
         publish<0>(shared, ready, lane);
@@ -359,46 +370,81 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
     }
 }
 
-/* Byte of the 16-byte chunk `side` (0: rows g, 1: rows g + 8) of row `row` of an output slot; the exclusive-or spreads the
- * eight rows that stmatrix writes together over the banks. */
-__device__ __forceinline__ int slot_offset(int row, int side) {
-    return 32 * row + 16 * (side ^ (row >> 2 & 1));
+/* ---- sums to y ---- */
+
+/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them: it gets the
+ * other blocks' sums of those units into its ring, which is idle then, [sender][row block][unit][half][thread] of 16 bytes.
+ */
+constexpr int UNITS = BLOCK_M / 16, OWN_UNITS = UNITS / CLUSTER_K;
+constexpr int CONSUMER_THREADS = TERN_WARPGROUP * CONSUMERS;
+
+__device__ __forceinline__ unsigned char *sum_slot(unsigned char *shared, int sender, int b, int unit, int half) {
+    const int index = ((sender * ROW_BLOCKS + b) * OWN_UNITS + unit % OWN_UNITS) * 2 + half;
+    return shared + 16 * (index * CONSUMER_THREADS + (int)threadIdx.x);
 }
 
-/* Rounds to binary16 and stores y: 32 rows of x by the warp's 16 rows of W at a time through its slot of shared memory, so
- * that a row's 32 bytes go out in two neighbouring lanes. N is a multiple of 8, so a chunk is inside or outside as a whole.
- */
+/* Adds up over the cluster, in the order own, then the others by rank. All threads of the block take part in the barriers;
+ * the producer calls meet_cluster for its share. Every block is past its ring before the first store into it. */
+__device__ __forceinline__ void add_over_cluster(consumer &state, unsigned char *shared, int rank) {
+    tern_cluster_sync();
+#pragma unroll
+    for (int unit = 0; unit < UNITS; unit++) {
+        const int owner = unit / OWN_UNITS, sender = rank < owner ? rank : rank - 1;
+#pragma unroll
+        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
+            if (owner != rank)
+                tern_cluster_store_16(sum_slot(shared, sender, i / 2, unit, i % 2), owner,
+                                      &state.sum[i / 2][8 * unit + 4 * (i % 2)]);
+    }
+    tern_cluster_sync();
+#pragma unroll
+    for (int unit = 0; unit < UNITS; unit++)
+#pragma unroll
+        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
+            if (unit / OWN_UNITS == rank)
+#pragma unroll
+                for (int sender = 0; sender < CLUSTER_K - 1; sender++) {
+                    const float4 more = *reinterpret_cast<const float4 *>(sum_slot(shared, sender, i / 2, unit, i % 2));
+                    float *d = &state.sum[i / 2][8 * unit + 4 * (i % 2)];
+                    d[0] += more.x;
+                    d[1] += more.y;
+                    d[2] += more.z;
+                    d[3] += more.w;
+                }
+    tern_block_sync(1, THREADS); /* the ring is the producer's again */
+}
+
+/* Rounds to binary16 and stores y: PASS units at a time through the warp's slots of shared memory, so that the 32 bytes that
+ * a row of y has of the warp's 16 rows of W go out in two neighbouring lanes. N is a multiple of 8: a chunk is inside or
+ * outside. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared) {
-    unsigned char *slot = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
-    unsigned char *put = slot + slot_offset(state.lane / 16 * 8 + state.lane % 8, state.lane / 8 % 2);
-    const int row = state.lane / 2, side = state.lane % 2;
+    constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
+    unsigned char *slots = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
+    const long long left = args.m - at.x_row;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         const int tile = at.row_tile + own_tile(state, b);
-        const long long n = 16LL * tile + 8 * side;
+        const long long n = 16LL * tile + 8 * (state.lane % 2);
+        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) - state.lane / 2 : 0;
         float2 scale = {1.0f, 1.0f};
         if (!GROUPED) {
             const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
             scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + state.lane / 4]);
         }
-        __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
+        __half *y = static_cast<__half *>(args.y) + (at.x_row + state.lane / 2) * args.n + n;
 #pragma unroll
-        for (int m = 0; m < BLOCK_M; m += 32) {
+        for (int first = 0; first < UNITS; first += PASS) {
+            if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
+                continue;
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const float *d = &state.sum[b][m / 2 + 8 * half];
-                const unsigned value[4] = {tern_half2_bits(__floats2half2_rn(d[0] * scale.x, d[1] * scale.x)),
-                                           tern_half2_bits(__floats2half2_rn(d[2] * scale.y, d[3] * scale.y)),
-                                           tern_half2_bits(__floats2half2_rn(d[4] * scale.x, d[5] * scale.x)),
-                                           tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
-                tern_stmatrix_x4_trans(put + 512 * half, value);
-            }
+            for (int i = 0; i < PASS; i++)
+                tern_turn_put(slots + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, state.lane);
             __syncwarp();
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                if (at.x_row + m + 16 * half + row < args.m && n < args.n)
-                    tern_store_stream_16(y + (m + 16 * half) * args.n,
-                                         tern_shared_load_16(slot + slot_offset(16 * half + row, side)));
+            for (int i = 0; i < PASS; i++)
+                if (16 * (first + i) < rows)
+                    tern_store_stream_16(y + 16 * (first + i) * args.n,
+                                         tern_turn_get(slots + i * TERN_TURN_SLOT, state.lane));
             __syncwarp();
         }
     }
@@ -410,21 +456,23 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
     const unsigned tiles = count_tiles(args);
-    ring use = {0, 0};
-    for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    tern_ring use = {0, 0};
+    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
         const place at = find_place(args, tile);
         unsigned a[2][CHUNK][ROW_BLOCKS][4];
         int released = -1;
         start_sums(args, at, state);
-        for (int k_tile = 0; k_tile < at.k_tiles; k_tile++) {
+        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
             tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
             multiply_slice(state, shared, use.stage, (unsigned)k_tile, released, a);
             released = use.stage;
-            advance(use);
+            tern_ring_advance<STAGES>(use);
         }
         tern_wgmma_wait<0>();
         if (released >= 0 && state.lane == 0)
             tern_barrier_arrive(empty_barrier(shared, released));
+        if (CLUSTER_K > 1)
+            add_over_cluster(state, shared, at.rank);
         store_sums(args, at, state, shared);
     }
 }
@@ -433,12 +481,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    if (threadIdx.x == 0)
-        for (int i = 0; i < STAGES; i++) {
-            tern_barrier_init(full_barrier(shared, i),
-                              5); /* four producer warps, and the announcement of the codes' bytes */
-            tern_barrier_init(empty_barrier(shared, i), 4 * CONSUMERS);
-        }
+    /* Full: four producer warps, and the announcement of the codes' bytes. */
+    if (threadIdx.x < STAGES)
+        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 5);
+    else if (threadIdx.x < 2 * STAGES)
+        tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

@@ -2,12 +2,12 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+4096*CONSUMERS+16*STAGES"
+    .. "+8192*CONSUMERS+16*STAGES"
 
-local function shared_bytes(p, problem)
+local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
-    return p.STAGES * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups)) + 4096 * p.CONSUMERS + 16 * p.STAGES
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 16) + 8192 * p.CONSUMERS
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
@@ -38,8 +38,28 @@ local function register_rule(p, problem)
     end
 end
 
+-- Splitting K over a cluster: its sums must fit in the ring, and there must be too few tiles for the machine without it.
+local function cluster_rule(p, problem, gpu, tiles)
+    if p.CLUSTER_K == 1 then
+        return nil
+    end
+    if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
+        return "blocks of a cluster own equally many rows of x, 16 at a time"
+    end
+    local sums = 256 * p.CONSUMERS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
+    if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * problem.bits) then
+        return "sums of a cluster do not fit in the ring"
+    end
+    if 3 * p.CLUSTER_K * 128 > problem.k then
+        return "fewer than three k tiles for each block of a cluster"
+    end
+    if tiles > 4 * gpu.sms * p.MIN_BLOCKS // p.CLUSTER_K then
+        return "enough tiles without splitting K"
+    end
+end
+
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1 }
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -69,9 +89,21 @@ local function shape_rule(p, problem, gpu)
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
-    local slices = problem.bits < 4 and 3 or 2
-    if p.STAGES > 3 and p.STAGES * p.BLOCK_M > 256 * slices then
-        return "more than enough slices in flight"
+    local reason = cluster_rule(p, problem, gpu, tiles)
+    if reason then
+        return reason
+    end
+end
+
+-- The ring: as deep as shared memory allows, of the values that STAGES has.
+local function ring_rule(p, problem, gpu)
+    local room = math.min(gpu.smem_block_bytes, gpu.smem_sm_bytes // p.MIN_BLOCKS - 1024)
+    if shared_bytes(p, problem, p.STAGES) > room then
+        return "the ring does not fit in shared memory"
+    end
+    local deeper = p.STAGES == 3 and 4 or p.STAGES == 4 and 6
+    if deeper and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
+        return "a deeper ring fits"
     end
 end
 
@@ -83,12 +115,7 @@ local function valid(p, problem, gpu)
     if not reason and not is_default(p) then
         reason = shape_rule(p, problem, gpu)
     end
-    if not reason and (shared_bytes(p, problem) + 1024) * p.MIN_BLOCKS > gpu.smem_sm_bytes then
-        reason = "the ring does not fit in shared memory"
-    end
-    if not reason and shared_bytes(p, problem) > gpu.smem_block_bytes then
-        reason = "the ring does not fit in shared memory"
-    end
+    reason = reason or ring_rule(p, problem, gpu)
     if reason then
         return false, reason
     end
@@ -110,20 +137,22 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 32, 64, 96, 128, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 32, 64, 96, 128, 160, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "GROUP_M", values = { 8, 16, 32 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(M,BLOCK_M),SMS*MIN_BLOCKS)" },
+        grid = { "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/(2*CLUSTER_K)*2,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
+        cluster = "CLUSTER_K",
     },
 }

@@ -5,9 +5,21 @@
 #define TERN_PIPELINE_CUH
 
 #include "tern/bulk.cuh"
+#include "tern/dequant.cuh"
 #include "tern/memory.cuh"
 
 #define TERN_WARPGROUP 128 /* threads */
+
+// A position in a ring of STAGES and the parity of the barrier phase there.
+struct tern_ring {
+    int stage, parity;
+};
+template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_ring &ring) {
+    if (++ring.stage == STAGES) {
+        ring.stage = 0;
+        ring.parity ^= 1;
+    }
+}
 
 // Arrives once.
 __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
@@ -15,6 +27,29 @@ __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
     tern_emu_mbarrier_arrive(barrier);
 #else
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+#endif
+}
+
+// Barrier `id` (1..15; 0 is __syncthreads) over `threads` threads of the block, whole warps.
+__device__ __forceinline__ void tern_block_sync(int id, int threads) {
+#ifdef TERN_EMULATOR
+    tern_emu_barrier_sync(id, threads);
+#else
+    asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+#endif
+}
+
+// Stores four floats at this block's address `shared` (16-byte aligned), but in the shared memory of block `rank` of the
+// cluster.
+__device__ __forceinline__ void tern_cluster_store_16(void *shared, int rank, const float *value) {
+#ifdef TERN_EMULATOR
+    memcpy(tern_emu_cluster_map(shared, rank), value, 16);
+#else
+    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n}"
+                 :
+                 : "r"(tern_shared_address(shared)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+                 : "memory");
 #endif
 }
 
@@ -65,6 +100,23 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
                  : "r"(tern_shared_address(row)), "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3])
                  : "memory");
 #endif
+}
+
+// Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
+// memory: put rounds them to binary16, times scale (row g, row g + 8); after a __syncwarp get gives lane l rows 8 * (l % 2)
+// .. + 7 of column l / 2. The exclusive-or spreads the eight addresses of a matrix over the banks.
+#define TERN_TURN_SLOT 512 /* bytes */
+__device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, int lane) {
+    const int row = lane / 16 * 8 + lane % 8;
+    const unsigned value[4] = {tern_half2_bits(__floats2half2_rn(d[0] * scale.x, d[1] * scale.x)),
+                               tern_half2_bits(__floats2half2_rn(d[2] * scale.y, d[3] * scale.y)),
+                               tern_half2_bits(__floats2half2_rn(d[4] * scale.x, d[5] * scale.x)),
+                               tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
+    tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
+}
+__device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int lane) {
+    const int row = lane / 2;
+    return tern_shared_load_16(slot + 32 * row + 16 * (lane % 2 ^ (row >> 2 & 1)));
 }
 
 // Stores 16 bytes that nobody reads again soon.
