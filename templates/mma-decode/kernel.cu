@@ -11,8 +11,9 @@
 // Parameters: WARPS warps a block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128;
 // M_TILE columns; CTAS blocks an SM at a time (launch bounds); WAVES times as many in the grid, over all SMs but IDLE_SMS
 // (both in launch expressions only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a
-// time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; SCALE_WEIGHTS multiply the weights
-// by their scale in binary16, which is exact for ternary only, and save the group sums' registers.
+// time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; X_SHARE blocks (a cluster)
+// that copy x together by multicast; SCALE_WEIGHTS multiply the weights by their scale in binary16, which is exact for
+// ternary only, and save the group sums' registers.
 //
 // Bound by: memory up to M = 16 or so, then by shared-memory reads of x and by mma.sync. Expected of the limit: 0.5 to 0.8.
 #include "tern/decode.cuh"

@@ -37,6 +37,11 @@ local function valid(p, problem, gpu)
     if p.IDLE_SMS > 0 and row_blocks * p.CLUSTER_K <= (gpu.sms - p.IDLE_SMS) * p.CTAS then
         return false, "few row blocks: the same grid without"
     end
+    if p.X_SHARE > 1 and (p.X_BULK == 0 or p.CLUSTER_K > 1) then return false, "x is shared by bulk copies, K whole" end
+    if p.X_SHARE > 1 and problem.m < 8 then return false, "x is small: no sharing" end
+    if p.X_SHARE > 1 and (row_blocks < p.X_SHARE or blocks % p.X_SHARE > 0) then
+        return false, "blocks do not come in multiples of X_SHARE"
+    end
     if p.X_CHUNK > 0 and p.X_CHUNK * p.CLUSTER_K >= k_tiles then return false, "x fits in one chunk" end
     if p.SCALE_WEIGHTS == 1 and problem.family ~= "ternary" then return false, "scaling is exact for ternary only" end
     if p.SCALE_WEIGHTS == 1 and (problem.groups == 1 or p.M_TILE < 32) then return false, "group sums cost little here" end
@@ -89,13 +94,15 @@ return {
           doc = "K tiles of x in shared memory at a time, two buffers; 0: all of the block's K" },
         { name = "X_BULK", values = { 0, 1 }, default = 0,
           doc = "1: x by bulk copies ahead of the weights (cc 9.0); 0: cp.async behind them" },
+        { name = "X_SHARE", values = { 1, 2, 4 }, default = 1,
+          doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
           doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
     },
     valid = valid,
     launch = {
         grid = {
-            "min(ceil_div(N,16*ROW_TILES),max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))*CLUSTER_K",
+            "max(min(ceil_div(N,16*ROW_TILES)*CLUSTER_K,(SMS-IDLE_SMS)*CTAS*WAVES)/(CLUSTER_K*X_SHARE),1)*CLUSTER_K*X_SHARE",
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
@@ -103,6 +110,6 @@ return {
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
             .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16",
         workspace = "0",
-        cluster = "CLUSTER_K",
+        cluster = "CLUSTER_K*X_SHARE",
     },
 }

@@ -18,6 +18,22 @@ __device__ __forceinline__ void tern_cluster_sync() {
 #endif
 }
 
+// The two halves of tern_cluster_sync: all threads arrive, do something else, and wait.
+__device__ __forceinline__ void tern_cluster_arrive() {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" : : : "memory");
+#endif
+}
+__device__ __forceinline__ void tern_cluster_wait() {
+#ifdef TERN_EMULATOR
+    tern_emu_cluster_sync();
+#elif __CUDA_ARCH__ >= 900
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
+#endif
+}
+
 // Reads a float at this block's address `shared`, but in the dynamic shared memory of block `rank` of the cluster.
 __device__ __forceinline__ float tern_cluster_load_float(const void *shared, int rank) {
     float value;

@@ -3,7 +3,8 @@
 // tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK.
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE. X_SHARE blocks that follow each other, a cluster
+// of their own, copy x together, each block a part of the rows to all of them.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
 // run of row blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block,
@@ -28,6 +29,7 @@ constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4; // pieces 
 constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 96: spans of 32, three to a group
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
+static_assert(X_SHARE == 1 || (X_BULK == 1 && CLUSTER_K == 1), "blocks that share x copy it in bulk and do not split K");
 constexpr int X_BUFFERS = X_CHUNK > 0 ? 2 : 1;
 
 // What the block owns and where it keeps it. All members are uniform over the block.
@@ -207,6 +209,23 @@ __device__ __forceinline__ float tern_tile_scale(const struct tern_tile &tile, i
     return half ? __high2float(pair) : __low2float(pair);
 }
 
+// Bytes of a row of x in the block's K tiles from k_begin on (one chunk), short of what lies behind K.
+__device__ __forceinline__ int tern_x_bytes(const struct tern_share &s, const struct tern_args &args, int k_begin) {
+    const int tiles = tern_smaller(s.chunk, s.k_end - k_begin);
+    return tern_smaller((int)args.k - k_begin * 128, tiles * 128) * 2;
+}
+
+// Prepares the barrier for the bulk copies of x; where blocks share x, also says so to the cluster.
+__device__ __forceinline__ void tern_x_announce(const struct tern_share &s, const struct tern_args &args) {
+    if (threadIdx.x == 0) {
+        tern_barrier_init(s.barrier, 1);
+        tern_barrier_arrive_expect(s.barrier, s.columns * tern_x_bytes(s, args, s.k_begin));
+    }
+    __syncwarp();
+    if (X_SHARE > 1)
+        tern_cluster_arrive();
+}
+
 // Starts the copy of x's K tiles k_begin.. (at most a chunk) into buffer `buffer`; columns behind K become zeros, so that
 // what the padding of the weights meets is finite. Every thread calls. The copy is complete after tern_x_wait.
 __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const struct tern_args &args, int k_begin,
@@ -215,27 +234,27 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const st
     unsigned char *to = s.x + buffer * s.columns * s.x_pitch;
     const long long first = (long long)k_begin * 128;
     if (X_BULK) {
-        const int present = (int)(args.k - first < tiles * 128 ? args.k - first : tiles * 128) * 2; // bytes
-        if (threadIdx.x == 0)
-            tern_barrier_arrive_expect(s.barrier, s.columns * present);
-        if (threadIdx.x < 32) {
-            __syncwarp();
-            for (int column = (int)threadIdx.x; column < s.columns; column += 32)
-                tern_bulk_copy(to + column * s.x_pitch,
-                               (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2, present,
-                               s.barrier);
-        }
+        const int present = tern_x_bytes(s, args, k_begin);
+        if (threadIdx.x < 32)
+            for (int column = (int)threadIdx.x; column < s.columns; column += 32) {
+                unsigned char *row = to + column * s.x_pitch;
+                const unsigned char *of = (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2;
+                if (X_SHARE == 1)
+                    tern_bulk_copy(row, of, present, s.barrier);
+                else if ((unsigned)column % X_SHARE == blockIdx.x % X_SHARE)
+                    tern_bulk_copy_to_all<X_SHARE>(row, of, present, s.barrier);
+            }
         const int padding = (tiles * 256 - present) / 16;
         for (int i = (int)threadIdx.x; i < padding * s.columns; i += WARPS * 32)
             tern_shared_store_16(to + i / padding * s.x_pitch + present + i % padding * 16, make_uint4(0, 0, 0, 0));
-        return;
+    } else {
+        for (int column = 0; column < s.columns; column++) {
+            const unsigned char *row = (const unsigned char *)args.x + (s.first_column + column) * args.k * 2;
+            for (int i = (int)threadIdx.x; i < tiles * 16; i += WARPS * 32)
+                tern_cp_async<16>(to + column * s.x_pitch + i * 16, row + (first + i * 8) * 2, first + i * 8 < args.k);
+        }
+        tern_cp_async_commit();
     }
-    for (int column = 0; column < s.columns; column++) {
-        const unsigned char *row = (const unsigned char *)args.x + (s.first_column + column) * args.k * 2;
-        for (int i = (int)threadIdx.x; i < tiles * 16; i += WARPS * 32)
-            tern_cp_async<16>(to + column * s.x_pitch + i * 16, row + (first + i * 8) * 2, first + i * 8 < args.k);
-    }
-    tern_cp_async_commit();
 }
 
 // Waits for the newest copy of x but LEFT; then the whole block may read it.
@@ -287,11 +306,10 @@ __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const s
 template <class MULTIPLY, class FLUSH>
 __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
                                                  int lane, MULTIPLY multiply, FLUSH flush) {
-    if (X_BULK) { // one warp's few instructions: ahead of the weights
-        if (threadIdx.x == 0)
-            tern_barrier_init(s.barrier, 1);
+    if (X_BULK)
+        tern_x_announce(s, args);
+    if (X_BULK && X_SHARE == 1) // one warp's few instructions: ahead of the weights
         tern_x_copy(s, args, s.k_begin, 0);
-    }
     const struct tern_source from = tern_source_make(args, lane);
     const int groups = (int)args.groups;
     struct tern_cursor fetch, here;
@@ -305,7 +323,9 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
             tern_tile_clear(ring[i][r]);
         tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
     }
-    if (!X_BULK)
+    if (X_SHARE > 1)
+        tern_cluster_wait(); // every block's barrier is ready
+    if (!X_BULK || X_SHARE > 1)
         tern_x_copy(s, args, s.k_begin, 0);
     tern_slots_clear(s);
     if (X_CHUNK > 0 && here.k_end < s.k_end) {
