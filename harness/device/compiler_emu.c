@@ -54,6 +54,7 @@ static const char *const emu_flags[] = {"-std=c++17",
                                         "-DTERN_EMULATOR=1"};
 #define EMU_FLAG_COUNT (sizeof emu_flags / sizeof emu_flags[0])
 
+/* One command line; the strings that had to be put together live here. */
 struct emu_arguments {
     char *list[EMU_MAX_ARGUMENTS + 1];
     size_t count;

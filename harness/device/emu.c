@@ -17,6 +17,7 @@ struct emu_context {
     struct tern_emu_region regions[EMU_MAX_REGIONS];
 };
 
+/* A loaded kernel: its object, the coordinates that it reads, its entry. */
 struct emu_module {
     void *handle;
     struct tern_emu_state *state;
@@ -114,6 +115,7 @@ static enum tern_status emu_copy(void *context, void *to, const void *from, size
     return status == TERN_OK ? emu_upload(context, to, from, bytes, err) : status;
 }
 
+/* Word by word, at any alignment. */
 static enum tern_status emu_fill(void *context, void *to, uint32_t word, size_t bytes, struct tern_error *err) {
     if (bytes % 4 != 0) {
         return tern_error_set(err, TERN_INTERNAL, "fill of %zu bytes is not a multiple of 4", bytes);
@@ -127,6 +129,7 @@ static enum tern_status emu_fill(void *context, void *to, uint32_t word, size_t 
 
 /* ---- kernels
  * ------------------------------------------------------------------------------------------------------------------- */
+/* dlclose: static variables of the kernel's object go with it once nobody else holds the same path. */
 static void emu_module_unload(void *context, void *module) {
     (void)context;
     struct emu_module *m = module;
@@ -175,6 +178,7 @@ static void name_buffer(const struct emu_context *c, struct tern_error *err) {
     }
 }
 
+/* Runs the whole grid before it returns, then compares the guard bytes of every buffer. */
 static enum tern_status emu_launch(void *context, const struct tern_launch *launch, struct tern_error *err) {
     struct emu_context *c = context;
     struct emu_module *m = launch->function;

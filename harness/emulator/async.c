@@ -26,6 +26,7 @@ void tern_emu_machine_async_commit(void) {
     tern_emu_running->current->open_group++;
 }
 
+/* Carries out this thread's copies of all groups but the newest `pending`; open copies (not committed) stay open. */
 void tern_emu_machine_async_wait(int pending) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_thread *self = machine->current;
@@ -53,6 +54,7 @@ struct mbarrier {
 #define MBARRIER_MAGIC 0x5Bu
 _Static_assert(sizeof(struct mbarrier) == 8, "an mbarrier is one 64-bit word");
 
+/* The word at a device address; one that no init has touched is a fault. */
 static struct mbarrier *mbarrier_at(struct tern_emu_machine *machine, void *barrier) {
     struct mbarrier *m = barrier;
     if ((uintptr_t)barrier % 8 != 0 || m->magic != MBARRIER_MAGIC) {
@@ -62,6 +64,7 @@ static struct mbarrier *mbarrier_at(struct tern_emu_machine *machine, void *barr
     return m;
 }
 
+/* A phase completes when all arrivals have come and all announced bytes have landed. */
 static void mbarrier_settle(struct mbarrier *m) {
     if (m->pending == 0 && m->bytes == 0) {
         m->phase ^= 1u;
@@ -78,6 +81,7 @@ void tern_emu_machine_mbarrier_init(void *barrier, int count) {
     memcpy(barrier, &m, sizeof m);
 }
 
+/* arrive, arrive.expect_tx (both) or expect_tx (count 0). More arrivals than the phase lacks are a fault, not a wrap. */
 void tern_emu_machine_mbarrier_arrive(void *barrier, int count, int64_t expect_bytes) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct mbarrier *m = mbarrier_at(machine, barrier);

@@ -17,6 +17,7 @@ void tern_emu_machine_create(struct tern_emu_machine *machine, size_t stack_byte
     *machine = (struct tern_emu_machine){.order = TERN_EMU_FORWARD, .stack_bytes = stack_bytes};
 }
 
+/* stacks.count is the capacity of all three arrays. */
 static void free_threads(struct tern_emu_machine *machine) {
     for (size_t i = 0; i < machine->stacks.count; i++) {
         free(machine->threads[i].copies);
@@ -81,6 +82,7 @@ static void thread_main(void) {
     }
 }
 
+/* Every thread of the cluster at the entry of the kernel, every barrier empty. Copy queues keep their memory. */
 static void prepare_threads(struct tern_emu_machine *machine) {
     for (size_t i = 0; i < machine->thread_count; i++) {
         struct tern_emu_thread *t = &machine->threads[i];
@@ -119,6 +121,7 @@ static void choose_turns(struct tern_emu_machine *machine) {
     }
 }
 
+/* Gives the processor to one thread until it waits, ends or faults. */
 static void resume(struct tern_emu_machine *machine, struct tern_emu_thread *t) {
     struct tern_emu_state *state = machine->state;
     state->thread[0] = t->index;
@@ -143,6 +146,8 @@ static size_t run_pass(struct tern_emu_machine *machine) {
     return ran;
 }
 
+/* A pass without progress means that every thread waits or spins: then one bulk copy may arrive, as late as the rules allow,
+ * and if none is in flight the launch is stuck. */
 bool tern_emu_machine_run_cluster(struct tern_emu_machine *machine) {
     prepare_threads(machine);
     choose_turns(machine);

@@ -10,6 +10,7 @@ static bool same_site(const struct tern_emu_thread *a, const struct tern_emu_thr
     return a->line == b->line && (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
+/* The running thread stops at a site; its state decides what can release it. */
 static void arrive(struct tern_emu_machine *machine, enum tern_emu_thread_state state, const char *file, int line) {
     struct tern_emu_thread *self = machine->current;
     self->state = state;
@@ -33,6 +34,8 @@ static void check_sites(struct tern_emu_machine *machine, const struct tern_emu_
     }
 }
 
+/* Everyone who waits at barrier `id` may run again and learns the sum of the predicates. Runs on the last arriver's fiber,
+ * which then waits for its next turn like the others: no thread gains from coming last. */
 static void release_barrier(struct tern_emu_machine *machine, struct tern_emu_block *block, int id) {
     check_sites(machine, block, id);
     for (size_t i = 0; i < machine->block_threads; i++) {
@@ -58,6 +61,7 @@ int tern_emu_block_sync(int predicate, const char *file, int line) {
     return self->predicate_sum;
 }
 
+/* bar.sync (wait) and bar.arrive: `threads` counts both kinds of arrival, as in the PTX manual. */
 void tern_emu_named_sync(int id, int threads, int wait, const char *file, int line) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_thread *self = machine->current;
@@ -82,6 +86,7 @@ void tern_emu_named_sync(int id, int threads, int wait, const char *file, int li
     }
 }
 
+/* barrier.cluster.arrive + wait of every thread of every block in the cluster. */
 void tern_emu_cluster_barrier(const char *file, int line) {
     struct tern_emu_machine *machine = tern_emu_running;
     arrive(machine, TERN_EMU_AT_CLUSTER, file, line);
@@ -96,6 +101,7 @@ void tern_emu_cluster_barrier(const char *file, int line) {
 
 /* ---- warps
  * --------------------------------------------------------------------------------------------------------------------- */
+/* Lanes that exist: the last warp of a block may be short. */
 static unsigned warp_lanes(const struct tern_emu_machine *machine, const struct tern_emu_thread *t) {
     size_t left = machine->block_threads - (t->index & ~31u);
     return left < 32 ? (unsigned)left : 32u;
@@ -155,6 +161,8 @@ static bool collective_complete(struct tern_emu_machine *machine, struct tern_em
     return true;
 }
 
+/* The heart of shuffles, votes, mma and ldmatrix. Each lane leaves a pointer to its value and to its result on its own
+ * stack, which both stay alive while it waits; the last lane to come copies for all. */
 void tern_emu_collective(uint32_t mask, const void *value, size_t bytes, void *all, const char *file, int line) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_thread *self = machine->current;

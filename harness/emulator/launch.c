@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <string.h>
 
+/* ---- small services; each runs on the fiber of the calling thread
+ * ---------------------------------------------------------- */
 static void *dynamic_shared(size_t *bytes) {
     struct tern_emu_region *shared = &tern_emu_running->current->block->shared;
     *bytes = shared->bytes;
@@ -33,11 +35,12 @@ static void *cluster_map(void *shared, int rank) {
     struct tern_emu_machine *machine = tern_emu_running;
     struct tern_emu_region *mine = &machine->current->block->shared;
     size_t offset = (size_t)((uint8_t *)shared - mine->data);
-    if (rank < 0 || rank >= machine->cluster || offset > mine->bytes) {
+    bool inside = rank >= 0 && rank < machine->cluster && offset <= mine->bytes;
+    if (!inside) {
         tern_emu_machine_fault(machine, "cluster address: rank %d of %d, or not in dynamic shared memory", rank,
                                machine->cluster);
     }
-    return machine->blocks[rank].shared.data + offset;
+    return machine->blocks[inside ? rank : 0].shared.data + offset;
 }
 
 const struct tern_emu_services tern_emu_service_table = {
@@ -62,6 +65,8 @@ const struct tern_emu_services tern_emu_service_table = {
     .cluster_map = cluster_map,
 };
 
+/* What a real device would refuse at launch, and the one thing that only we cannot do: static shared variables are C statics
+ * of the object, so blocks that run together would share them. */
 static enum tern_status check_geometry(const struct tern_emu_machine *machine, const struct tern_emu_geometry *g,
                                        struct tern_error *err) {
     if (g->block < 1 || g->block > TERN_EMU_MAX_THREADS || g->cluster < 1 || g->cluster > TERN_EMU_MAX_CLUSTER ||
@@ -82,6 +87,7 @@ static enum tern_status check_geometry(const struct tern_emu_machine *machine, c
     return TERN_OK;
 }
 
+/* Content of shared memory is undefined at the start of a block: NaN shows who relies on it. */
 static void poison_shared(struct tern_emu_machine *machine) {
     struct tern_emu_state *state = machine->state;
     if (state->shared_end > state->shared_begin) {
@@ -113,6 +119,7 @@ static void describe_signal(struct tern_emu_machine *machine, const struct tern_
                     t->block->index[1], t->block->index[2]);
 }
 
+/* Guard bytes around dynamic shared memory are compared after every cluster, so that the report names the block. */
 static bool run_cluster(struct tern_emu_machine *machine) {
     poison_shared(machine);
     if (!tern_emu_machine_run_cluster(machine)) {
@@ -147,6 +154,7 @@ static bool run_grid(struct tern_emu_machine *machine, const struct tern_emu_geo
     return true;
 }
 
+/* gridDim and blockDim are fixed for the launch; threadIdx and blockIdx follow the running fiber (block.c). */
 static void set_state(struct tern_emu_machine *machine, const struct tern_emu_geometry *g) {
     struct tern_emu_state *state = machine->state;
     state->thread[1] = state->thread[2] = 0;

@@ -78,6 +78,7 @@ static void fail_launch(struct check_run *run, const struct tern_error *err) {
     run->result->sticky = !resources && strcmp(run->p->backend->name, "emu") != 0;
 }
 
+/* Geometry and arguments of one launch; nothing is launched here. */
 static struct tern_launch make_launch(const struct check_run *run, const struct check_set *set,
                                       const struct check_buffer *x) {
     const struct tern_check_problem *p = run->p;
@@ -145,6 +146,7 @@ static void launch_once(struct check_run *run, const struct check_set *set, cons
 
 /* ---- judgements
  * ---------------------------------------------------------------------------------------------------------------- */
+/* Every element against FP64; elements that still hold poison are named as such, since they are another kind of bug. */
 static void judge_reference(struct check_run *run, const struct check_set *set) {
     struct tern_check_problem *p = run->p;
     struct tern_mismatch *mismatch = &run->result->mismatch;
@@ -164,6 +166,7 @@ static void judge_reference(struct check_run *run, const struct check_set *set) 
     }
 }
 
+/* Bitwise: the second run had the same inputs and another poison in y and workspace. */
 static void judge_repeat(struct check_run *run) {
     struct tern_check_problem *p = run->p;
     for (int64_t i = 0; i < p->shape.m * p->shape.n; i++) {
@@ -219,6 +222,7 @@ static void judge_inputs(struct check_run *run) {
     }
 }
 
+/* The four launches and their judgements, up to the first failure. */
 static void run_all(struct check_run *run) {
     struct tern_check_problem *p = run->p;
     struct check_set *sets = p->sets;

@@ -60,8 +60,8 @@ struct tern_check_bench *tern_check_bench_create(const struct tern_backend *back
 void tern_check_bench_free(struct tern_check_bench *bench);
 /* Loads the image (cubin, or path of a shared object) and checks it on up to max_shapes (0: all) standard shapes for which
  * valid() of the template holds on `gpu` (NULL: not asked); stops at the first that is not OK; detail then starts with the
- * shape. A candidate that serves no standard shape is checked on `own` (may be NULL; tern_check_own_shape of the problem it is
- * wanted for), and is INVALID if it does not serve that either. *shapes (may be NULL) counts those that were checked. */
+ * shape. A candidate that serves no standard shape is checked on `own` (may be NULL; tern_check_own_shape of the problem it
+ * is wanted for), and is INVALID if it does not serve that either. *shapes (may be NULL) counts those that were checked. */
 enum tern_status tern_check_candidate(struct tern_check_bench *bench, const struct tern_candidate *candidate,
                                       const void *image, size_t image_bytes, int64_t sms, const struct tern_gpu *gpu,
                                       size_t max_shapes, const struct tern_check_shape *own,

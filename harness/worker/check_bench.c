@@ -157,7 +157,7 @@ enum tern_status tern_check_candidate(struct tern_check_bench *bench, const stru
                                       size_t max_shapes, const struct tern_check_shape *own,
                                       struct tern_check_result *result, int64_t *shapes, struct tern_error *err) {
     struct choice chosen = {.shapes = tern_alloc_zero(tern_check_shape_count + 1, sizeof(size_t))};
-    int64_t ignored, *checked = shapes != NULL ? shapes : &ignored;
+    int64_t ignored = 0, *checked = shapes != NULL ? shapes : &ignored;
     *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
     *checked = 0;
     enum tern_status status = choose_shapes(bench, candidate, sms, gpu, own, &chosen, err);

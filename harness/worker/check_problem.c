@@ -92,6 +92,8 @@ const void *check_input_data(const struct check_set *set, int input) {
     return data[input];
 }
 
+/* Weights and activations of one seed with their reference for every element, and device buffers of the right sizes (not yet
+ * written). */
 static enum tern_status create_set(struct tern_check_problem *p, struct check_set *set, const struct tern_layout *layout,
                                    uint64_t seed, struct tern_error *err) {
     int64_t m = p->shape.m, n = p->shape.n, k = p->shape.k;
@@ -165,6 +167,7 @@ enum tern_status check_problem_upload(struct tern_check_problem *p, struct tern_
     return status;
 }
 
+/* 0, 1, ... count-1: small problems compare every row and column. */
 static int64_t *count_up(int64_t count) {
     int64_t *list = tern_alloc((size_t)count * sizeof *list);
     for (int64_t i = 0; i < count; i++) {

@@ -28,7 +28,7 @@ timeout -k 5 400 "$tune" verify --backend emu --per-template 1 --order all --job
     >"$work/log" 2>"$work/errors"
 code=$?
 rows=0
-while read -r template format good failed unfit launches rest; do
+while read -r template format good failed _ launches _; do
     [ "$template" = template ] && continue
     [ "${failed//[0-9]/}" = "" ] && [ -n "$failed" ] && [ "${launches//[0-9]/}" = "" ] || break
     rows=$((rows + 1))

@@ -24,7 +24,8 @@ static void make_source(const struct tern_candidate *candidate, const struct ter
     }
 }
 
-static void run_bug(int64_t bug, const char *format_name, struct tern_check_result *result, int64_t *shapes) {
+static void run_on(int64_t bug, const char *format_name, const struct tern_check_shape *own,
+                   struct tern_check_result *result, int64_t *shapes) {
     struct tern_error err = {0};
     struct tern_format format;
     struct tern_str source = {0}, log = {0};
@@ -40,7 +41,7 @@ static void run_bug(int64_t bug, const char *format_name, struct tern_check_resu
     assert_int_equal(tern_backend_emu.open(0, &context, &err), TERN_OK);
     struct tern_check_bench *bench =
         tern_check_bench_create(&tern_backend_emu, context, &format, tern_layout_find(broken.layout), 1);
-    if (tern_check_candidate(bench, &candidate, object, strlen(object), 4, &gpu, 3, result, shapes, &err) != TERN_OK)
+    if (tern_check_candidate(bench, &candidate, object, strlen(object), 4, &gpu, 3, own, result, shapes, &err) != TERN_OK)
         fail_msg("%s", err.text);
     tern_check_bench_free(bench);
     tern_backend_emu.close(context);
@@ -49,6 +50,10 @@ static void run_bug(int64_t bug, const char *format_name, struct tern_check_resu
     snprintf(text, sizeof text, "%s.cu", object);
     unlink(text);
     unlink(object);
+}
+
+static void run_bug(int64_t bug, const char *format_name, struct tern_check_result *result, int64_t *shapes) {
+    run_on(bug, format_name, NULL, result, shapes);
 }
 
 static void right_kernel_passes(void **state) {
@@ -93,6 +98,26 @@ static void every_bug_is_found(void **state) {
         if (result.outcome != cases[i].outcome || strstr(result.detail, cases[i].part) == NULL)
             fail_msg("bug %d: %s: %s", (int)cases[i].bug, tern_outcome_name(result.outcome), result.detail);
     }
+}
+
+/* No standard shape has M = 11: such a candidate is checked on the shape of its problem, and is no less thoroughly checked
+ * there. */
+static void own_shape_serves_where_no_standard_shape_does(void **state) {
+    (void)state;
+    struct tern_template all = broken;
+    struct tern_check_result result;
+    const struct tern_check_shape own = tern_check_own_shape(11, 160);
+    int64_t shapes;
+    broken.m_min = broken.m_max = 11;
+    run_bug(0, "gptq4-g32", &result, &shapes);
+    assert_int_equal(result.outcome, TERN_OUTCOME_INVALID);
+    run_on(0, "gptq4-g32", &own, &result, &shapes);
+    assert_int_equal(result.outcome, TERN_OUTCOME_OK);
+    assert_int_equal(shapes, 1);
+    run_on(3, "gptq4-g32", &own, &result, &shapes);
+    assert_int_equal(result.outcome, TERN_OUTCOME_WRONG);
+    assert_non_null(strstr(result.detail, "M=11 N=24 K=160"));
+    broken = all;
 }
 
 static void exactness_follows_template_and_parameter(void **state) {
@@ -149,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_kernel_passes),
         cmocka_unit_test(every_bug_is_found),
+        cmocka_unit_test(own_shape_serves_where_no_standard_shape_does),
         cmocka_unit_test(exactness_follows_template_and_parameter),
         cmocka_unit_test(shapes_are_odd_and_legal),
     };
