@@ -1,0 +1,154 @@
+/* Tests of the emulator's wgmma bodies: product, what a missing wait shows, faults, and the transposition of codes. */
+#include "emulator_fixture.h"
+
+#include "core/half.h"
+#include "core/random.h"
+
+#include <math.h>
+
+enum { ROWS = 64, COLUMNS = 32, K = 16, TILE_K = 64 };
+
+static struct emulator_fixture wgmma;
+
+struct operands {
+    uint16_t a[ROWS][K], b[COLUMNS][TILE_K];
+};
+
+static void draw(struct operands *o) {
+    struct tern_random random;
+    tern_random_init(&random, 11, "wgmma");
+    for (int i = 0; i < ROWS * K; i++)
+        (&o->a[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
+    for (int i = 0; i < COLUMNS * TILE_K; i++)
+        (&o->b[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
+}
+
+static struct emulator_case case_of(const struct operands *o, const char *entry, int64_t step) {
+    return (struct emulator_case){.entry = entry,
+                                  .blocks = 1,
+                                  .block = 128,
+                                  .smem = COLUMNS * 128,
+                                  .x = o->a,
+                                  .x_bytes = sizeof o->a,
+                                  .codes = o->b,
+                                  .codes_bytes = sizeof o->b,
+                                  .y_bytes = ROWS * COLUMNS * sizeof(float),
+                                  .k = step};
+}
+
+static void expect_product(const struct operands *o, int step, double start, double times, float y[ROWS][COLUMNS]) {
+    for (int row = 0; row < ROWS; row++) {
+        for (int column = 0; column < COLUMNS; column++) {
+            double sum = 0.0;
+            for (int k = 0; k < K; k++)
+                sum += (double)tern_half_to_float(o->a[row][k]) * (double)tern_half_to_float(o->b[column][step * K + k]);
+            sum = start + times * sum;
+            if (!(fabs((double)y[row][column] - sum) <= 1e-5 * (1.0 + fabs(sum))))
+                fail_msg("step %d, row %d, column %d: %g, expected %g", step, row, column, (double)y[row][column], sum);
+        }
+    }
+}
+
+static void product_is_the_plain_product(void **state) {
+    (void)state;
+    static struct operands o;
+    static float y[ROWS][COLUMNS];
+    struct tern_error err = {0};
+    draw(&o);
+    for (int step = 0; step < TILE_K / K; step++) {
+        for (int order = 0; order <= TERN_EMU_SHUFFLED; order++) {
+            struct emulator_case c = case_of(&o, "wgmma_product", step);
+            c.order = (enum tern_emu_order)order;
+            if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+                fail_msg("%s", err.text);
+            expect_product(&o, step, 1.0, 2.0, y);
+        }
+        struct emulator_case c = case_of(&o, "wgmma_fresh", step);
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        expect_product(&o, step, 0.0, 1.0, y);
+    }
+}
+
+static void sums_are_nan_until_the_wait(void **state) {
+    (void)state;
+    static struct operands o;
+    static float y[ROWS][COLUMNS];
+    struct tern_error err = {0};
+    draw(&o);
+    struct emulator_case c = case_of(&o, "wgmma_fresh", 0);
+    c.m = 1;
+    if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        assert_true(isnan((&y[0][0])[i]));
+}
+
+static void misuse_is_a_fault(void **state) {
+    (void)state;
+    static struct operands o;
+    draw(&o);
+    struct emulator_case overwritten = case_of(&o, "wgmma_overwritten", 1), plain = case_of(&o, "wgmma_unswizzled", 0);
+    emulator_expect_fault(&wgmma, &overwritten, "changed while the product was in flight");
+    emulator_expect_fault(&wgmma, &plain, "128-byte swizzle only");
+    product_is_the_plain_product(state); /* nothing is left over from the faults */
+}
+
+/* Bit of element e of pair `pair` in plane bit `bit`, by the rule of formats/layout.h. */
+static unsigned *word_of(uint32_t *words, int bits, int pair, int bit, int e, int *shift) {
+    int plane = bits == 3 && bit == 2 ? 1 : bits == 3 ? 2 : bits, first = bits == 3 && bit == 2 ? 4 : 0;
+    int per_word = 16 / plane;
+    *shift = 16 * e + plane * (pair % per_word) + (bits == 3 && bit == 2 ? 0 : bit);
+    return &words[first + pair / per_word];
+}
+
+/* Column c of lane t in a quad and 32 k must trade places with column t of lane c. */
+static void columns_and_lanes_trade_places(void **state) {
+    (void)state;
+    static const int widths[] = {2, 3, 4, 8};
+    uint32_t x[32][16], y[32][16];
+    struct tern_random random;
+    struct tern_error err = {0};
+    tern_random_init(&random, 12, "columns");
+    for (int i = 0; i < 512; i++)
+        (&x[0][0])[i] = (uint32_t)tern_random_below(&random, (uint64_t)1 << 32);
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
+        struct emulator_case c = {.entry = "wgmma_columns",
+                                  .blocks = 1,
+                                  .block = 32,
+                                  .x = x,
+                                  .x_bytes = sizeof x,
+                                  .y_bytes = sizeof y,
+                                  .k = widths[w]};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int id = 0; id < 32 * 32 * 2 * widths[w]; id++) {
+            int lane = id % 32, pair = id / 32 % 32, e = id / 1024 % 2, bit = id / 2048, from_shift, to_shift;
+            int from_lane = (lane & ~3) | (pair / 2 % 4), from_pair = (pair & ~6) | 2 * (lane & 3);
+            uint32_t to = *word_of(y[lane], widths[w], pair, bit, e, &to_shift);
+            uint32_t from = *word_of(x[from_lane], widths[w], from_pair, bit, e, &from_shift);
+            assert_int_equal(to >> to_shift & 1u, from >> from_shift & 1u);
+        }
+    }
+}
+
+static int open_fixture(void **state) {
+    (void)state;
+    emulator_fixture_open(&wgmma, "wgmma");
+    return 0;
+}
+static int close_fixture(void **state) {
+    (void)state;
+    emulator_fixture_close(&wgmma);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(product_is_the_plain_product),
+        cmocka_unit_test(sums_are_nan_until_the_wait),
+        cmocka_unit_test(misuse_is_a_fault),
+        cmocka_unit_test(columns_and_lanes_trade_places),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+}
