@@ -68,7 +68,7 @@ static enum tern_status resume(struct run *run, size_t *resumed, struct tern_err
     return status;
 }
 
-/* Defaults first (they take part in every final), then by the cost model. */
+/* Defaults first: they take part in every final. */
 static void defaults_first(const struct run *run, struct run_problem *p) {
     size_t at = 0;
     for (size_t i = 0; i < p->entry_count; i++)
@@ -77,6 +77,30 @@ static void defaults_first(const struct run *run, struct run_problem *p) {
             memmove(&p->entries[at + 1], &p->entries[at], (i - at) * sizeof e);
             p->entries[at++] = e;
         }
+}
+
+/* Every template's best prediction, then every second best, and so on: the cost model is good at ranking the candidates of
+ * one template and poor at comparing templates. Stable in the order of predictions. */
+static void templates_in_turn(const struct run *run, struct run_problem *p) {
+    struct run_entry *sorted = tern_alloc((p->entry_count + 1) * sizeof *sorted);
+    bool *taken = tern_alloc_zero(p->entry_count + 1, sizeof *taken);
+    size_t count = 0;
+    while (count < p->entry_count) {
+        size_t round = count;
+        for (size_t i = 0; i < p->entry_count; i++) {
+            const struct tern_template *t = run->builds[p->entries[i].build].candidate.tmpl;
+            bool seen = taken[i];
+            for (size_t j = round; j < count; j++)
+                seen = seen || run->builds[sorted[j].build].candidate.tmpl == t;
+            if (!seen) {
+                taken[i] = true;
+                sorted[count++] = p->entries[i];
+            }
+        }
+    }
+    memcpy(p->entries, sorted, p->entry_count * sizeof *sorted);
+    free(sorted);
+    free(taken);
 }
 
 /* Moves the best screened candidates of a finished neighbour in front of the untried ones. */
@@ -235,26 +259,59 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
     return status;
 }
 
-static enum tern_status screen_problem(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
+/* What screening one problem has shown of each template so far. */
+struct screening {
+    double best_us, *template_us; /* best time, overall and by template */
+    size_t tried, ok, *template_ok;
+};
+
+/* A template whose first candidates are all far behind the best gets no more of the problem's time. */
+static bool hopeless(const struct screening *s, size_t t) {
+    return s->template_ok[t] >= HOPELESS_AFTER && s->template_us[t] > HOPELESS * s->best_us;
+}
+
+static void note_result(struct screening *s, size_t t, const struct run_entry *e) {
+    if (e->outcome != TERN_OUTCOME_OK || !(e->screen_us > 0))
+        return;
+    s->ok++;
+    s->template_ok[t]++;
+    if (e->screen_us < s->template_us[t])
+        s->template_us[t] = e->screen_us;
+    if (e->screen_us < s->best_us)
+        s->best_us = e->screen_us;
+}
+
+static enum tern_status screen_entries(struct run *run, struct run_problem *p, double share_s, struct screening *s,
+                                       struct tern_error *err) {
     int64_t deadline_ns = tern_clock_now_ns() + (int64_t)(share_s * 1e9);
     const char *format = run->shapes.formats[p->format].name, *layer = run->shapes.layers[p->layer].name;
-    double best_us = (double)INFINITY;
-    size_t tried_count = 0, ok = 0;
-    enum tern_status status = TERN_OK;
-    for (size_t i = 0; i < p->entry_count && status == TERN_OK && !tern_interrupted(); i++) {
+    for (size_t i = 0; i < p->entry_count && !tern_interrupted(); i++) {
+        size_t t = (size_t)(run->builds[p->entries[i].build].candidate.tmpl - run->templates);
         bool tried = false;
-        if (ok >= 1 && tried_count >= SCREEN_MIN && tern_clock_now_ns() > deadline_ns)
+        if (s->ok >= 1 && s->tried >= SCREEN_MIN && tern_clock_now_ns() > deadline_ns)
             break;
-        status = screen(run, p, &p->entries[i], best_us, &tried, err);
-        tried_count += tried;
-        if (p->entries[i].outcome == TERN_OUTCOME_OK) {
-            ok++;
-            if (p->entries[i].screen_us < best_us)
-                best_us = p->entries[i].screen_us;
-        }
-        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m],
-                          tried_count, best_us);
+        if (hopeless(s, t))
+            continue;
+        enum tern_status status = screen(run, p, &p->entries[i], s->best_us, &tried, err);
+        if (status != TERN_OK)
+            return status;
+        s->tried += tried;
+        note_result(s, t, &p->entries[i]);
+        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m], s->tried,
+                          s->best_us);
     }
+    return TERN_OK;
+}
+
+static enum tern_status screen_problem(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
+    struct screening s = {.best_us = (double)INFINITY};
+    s.template_us = tern_alloc((run->template_count + 1) * sizeof *s.template_us);
+    s.template_ok = tern_alloc_zero(run->template_count + 1, sizeof *s.template_ok);
+    for (size_t t = 0; t < run->template_count; t++)
+        s.template_us[t] = (double)INFINITY;
+    enum tern_status status = screen_entries(run, p, share_s, &s, err);
+    free(s.template_us);
+    free(s.template_ok);
     return status;
 }
 
@@ -288,6 +345,7 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
     size_t resumed = 0, left = 0;
     enum tern_status status = resume(run, &resumed, err);
     for (size_t i = 0; i < run->problem_count; i++) {
+        templates_in_turn(run, &run->problems[i]);
         defaults_first(run, &run->problems[i]);
         left += !run->problems[i].done;
     }
