@@ -35,13 +35,6 @@ struct final {
     json_t *reply;
 };
 
-static bool is_default(const struct tern_candidate *c) {
-    for (size_t i = 0; i < c->tmpl->param_count; i++)
-        if (c->values[i] != c->tmpl->params[i].fallback)
-            return false;
-    return true;
-}
-
 static bool listed(const struct final *f, const struct run_entry *e) {
     for (size_t i = 0; i < f->count; i++)
         if (f->list[i].entry == e)
@@ -83,7 +76,7 @@ static void pick_finalists(struct final *f) {
     }
     for (size_t i = 0; i < f->p->entry_count; i++) {
         struct run_entry *e = &f->p->entries[i];
-        if (e->outcome == TERN_OUTCOME_OK && is_default(&f->run->builds[e->build].candidate))
+        if (e->outcome == TERN_OUTCOME_OK && tern_candidate_is_default(&f->run->builds[e->build].candidate))
             add(f, e);
     }
 }

@@ -24,13 +24,6 @@
 #define CHECK_TIMEOUT_S  30.0
 #define TRIAL_TIMEOUT_S  30.0
 
-static bool is_default(const struct tern_candidate *c) {
-    for (size_t i = 0; i < c->tmpl->param_count; i++)
-        if (c->values[i] != c->tmpl->params[i].fallback)
-            return false;
-    return true;
-}
-
 /* Marks problems whose winner of an earlier run still holds: same device class, driver, policy, and a build of today's
  * space. */
 static enum tern_status resume(struct run *run, size_t *resumed, struct tern_error *err) {
@@ -74,7 +67,7 @@ static enum tern_status resume(struct run *run, size_t *resumed, struct tern_err
 static void defaults_first(const struct run *run, struct run_problem *p) {
     size_t at = 0;
     for (size_t i = 0; i < p->entry_count; i++)
-        if (is_default(&run->builds[p->entries[i].build].candidate)) {
+        if (tern_candidate_is_default(&run->builds[p->entries[i].build].candidate)) {
             struct run_entry e = p->entries[i];
             memmove(&p->entries[at + 1], &p->entries[at], (i - at) * sizeof e);
             p->entries[at++] = e;
@@ -108,7 +101,7 @@ static void templates_in_turn(const struct run *run, struct run_problem *p) {
 /* Moves the best screened candidates of a finished neighbour in front of the untried ones. */
 static void neighbour_first(const struct run *run, struct run_problem *p, const struct run_problem *neighbour) {
     size_t at = 0;
-    while (at < p->entry_count && is_default(&run->builds[p->entries[at].build].candidate))
+    while (at < p->entry_count && tern_candidate_is_default(&run->builds[p->entries[at].build].candidate))
         at++;
     double above = 0;
     for (int rank = 0; rank < NEIGHBOUR_BEST; rank++) {

@@ -320,6 +320,13 @@ enum tern_status tern_candidate_parse(const struct tern_template *t, const char 
     return status;
 }
 
+bool tern_candidate_is_default(const struct tern_candidate *c) {
+    for (size_t i = 0; i < c->tmpl->param_count; i++)
+        if (c->values[i] != c->tmpl->params[i].fallback)
+            return false;
+    return true;
+}
+
 bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_candidate *b) {
     if (a->tmpl != b->tmpl && strcmp(a->tmpl->name, b->tmpl->name) != 0)
         return false;

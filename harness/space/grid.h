@@ -37,6 +37,8 @@ void tern_candidates_free(struct tern_candidates *list);
 void tern_candidate_text(const struct tern_candidate *c, char *out, size_t size);
 enum tern_status tern_candidate_parse(const struct tern_template *t, const char *text, struct tern_candidate *c,
                                       struct tern_error *err);
+/* True if every parameter has its fallback value. */
+bool tern_candidate_is_default(const struct tern_candidate *c);
 bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_candidate *b);
 
 struct tern_geometry {
