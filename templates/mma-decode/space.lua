@@ -76,9 +76,9 @@ return {
     params = {
         { name = "WARPS", values = { 4, 8, 16 }, default = 8,
           doc = "warps of a block; they split the block's weights evenly" },
-        { name = "ROW_TILES", values = { 1, 2, 4 }, default = 2,
+        { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
-        { name = "PREFETCH", values = { 2, 3, 4, 6 }, default = 3,
+        { name = "PREFETCH", values = { 2, 3, 4, 6 }, default = 4,
           doc = "K tiles of 128 in flight in registers, each of ROW_TILES tiles" },
         { name = "M_TILE", values = { 8, 16, 32, 64 }, default = 8,
           doc = "rows of x a pass: columns of the fragments" },
