@@ -48,7 +48,7 @@ export logs
 build() { # make arguments
     local log=$logs/build.log
     if ! make -j"$jobs" "$@" >"$log" 2>&1; then
-        grep -E 'error|Error|warning|undefined' "$log" | head -40
+        grep -E ' error: |: error|undefined reference|^make.*\*\*\*' "$log" | head -40
         echo "FAILED build: make $*"
         failed=$((failed + 1))
         return 1
