@@ -15,6 +15,7 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
+ *   COPY_ARRIVES    1: copies of x arrive at their barrier by themselves, consumers fence; 0: producers wait, fence and arrive
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
@@ -204,8 +205,13 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
             copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
             copy_side(args, at, shared, fill.stage, k_tile, thread);
-            tern_cp_async_commit();
+            if (COPY_ARRIVES)
+                tern_cp_async_arrive(full_barrier(shared, fill.stage));
+            else
+                tern_cp_async_commit();
             tern_ring_advance<STAGES>(fill);
+            if (COPY_ARRIVES)
+                continue;
             if (started < LAG)
                 started++;
             else
@@ -242,21 +248,10 @@ __device__ __forceinline__ void load_words(consumer &state, const unsigned char 
     constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
     if (block % BLOCKS_A_CHUNK != 0)
         return;
-    const int chunk = block / BLOCKS_A_CHUNK;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
-        const uint4 four = tern_shared_load_16(tile + chunk * 512 + state.lane * 16);
-        state.words[b][4 * chunk + 0] = four.x;
-        state.words[b][4 * chunk + 1] = four.y;
-        state.words[b][4 * chunk + 2] = four.z;
-        state.words[b][4 * chunk + 3] = four.w;
-        if (BITS == 3) {
-            const uint2 two = *reinterpret_cast<const uint2 *>(tile + 512 + state.lane * 8);
-            state.words[b][tern_codes<BITS>::words - 2] = two.x;
-            state.words[b][tern_codes<BITS>::words - 1] = two.y;
-        }
-        tern_natural_columns<BITS>(state.words[b], chunk, state.lane);
+        tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane);
     }
 }
 
@@ -285,6 +280,7 @@ __device__ __forceinline__ void flush_group(consumer &state) {
 #pragma unroll
     for (int b = 0; b < (SCALE_SUMS ? ROW_BLOCKS : 0); b++) {
         const float2 scale = __half22float2(tern_as_half2(state.scale[b]));
+        tern_wgmma_pin(state.part[SCALE_SUMS ? b : 0]);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] += (i & 2 ? scale.y : scale.x) * state.part[SCALE_SUMS ? b : 0][i];
@@ -464,11 +460,16 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         start_sums(args, at, state);
         for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
             tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+            if (COPY_ARRIVES)
+                tern_fence_async();
             multiply_slice(state, shared, use.stage, (unsigned)k_tile, released, a);
             released = use.stage;
             tern_ring_advance<STAGES>(use);
         }
         tern_wgmma_wait<0>();
+#pragma unroll
+        for (int b = 0; b < ROW_BLOCKS; b++)
+            tern_wgmma_pin(state.sum[b]);
         if (released >= 0 && state.lane == 0)
             tern_barrier_arrive(empty_barrier(shared, released));
         if (CLUSTER_K > 1)
@@ -481,9 +482,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: four producer warps, and the announcement of the codes' bytes. */
+    /* Full: the announcement of the codes' bytes, and the producer's threads or warps. */
     if (threadIdx.x < STAGES)
-        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 5);
+        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 1 + (COPY_ARRIVES ? TERN_WARPGROUP : 4));
     else if (threadIdx.x < 2 * STAGES)
         tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS);
     __syncthreads();

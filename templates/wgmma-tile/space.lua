@@ -59,7 +59,8 @@ local function cluster_rule(p, problem, gpu, tiles)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1 }
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1,
+    COPY_ARRIVES = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -101,8 +102,8 @@ local function ring_rule(p, problem, gpu)
     if shared_bytes(p, problem, p.STAGES) > room then
         return "the ring does not fit in shared memory"
     end
-    local deeper = p.STAGES == 3 and 4 or p.STAGES == 4 and 6
-    if deeper and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
+    local deeper = p.STAGES + 1
+    if deeper <= 6 and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
         return "a deeper ring fits"
     end
 end
@@ -140,10 +141,11 @@ return {
         { name = "BLOCK_M", values = { 32, 64, 96, 128, 160, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
-        { name = "STAGES", values = { 3, 4, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
+        { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
+        { name = "COPY_ARRIVES", values = { 0, 1 }, default = 1, doc = "1: copies of x arrive at their barrier by themselves; 0: the producer waits for them" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },

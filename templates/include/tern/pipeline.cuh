@@ -30,6 +30,18 @@ __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
 #endif
 }
 
+// Arrives once when all copies by cp.async that this thread started so far are complete. What waits on the barrier must
+// fence before the tensor cores read them.
+__device__ __forceinline__ void tern_cp_async_arrive(void *barrier) {
+#ifdef TERN_EMULATOR
+    tern_emu_async_commit();
+    tern_emu_async_wait(0);
+    tern_emu_mbarrier_arrive(barrier);
+#else
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" : : "r"(tern_shared_address(barrier)) : "memory");
+#endif
+}
+
 // Barrier `id` (1..15; 0 is __syncthreads) over `threads` threads of the block, whole warps.
 __device__ __forceinline__ void tern_block_sync(int id, int threads) {
 #ifdef TERN_EMULATOR

@@ -29,6 +29,15 @@ __device__ __forceinline__ void tern_wgmma_pin(unsigned &a) {
 #endif
 }
 
+// The same for accumulators that are read after the wait: nothing of the reading may move in front of it.
+template <int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[COUNT]) {
+#ifndef TERN_EMULATOR
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(d[i]) : : "memory");
+#endif
+}
+
 __device__ __forceinline__ void tern_wgmma_fence() {
 #ifndef TERN_EMULATOR
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");

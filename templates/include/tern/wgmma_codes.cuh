@@ -8,6 +8,7 @@
 #define TERN_WGMMA_CODES_CUH
 
 #include "tern/dequant.cuh"
+#include "tern/memory.cuh"
 
 // A lane with `high` clear keeps what has the column bit clear and gets the partner's part with it clear in place of what it
 // sends. The forms differ in where the column bit shows: as the word (a: clear, b: set), as odd bytes, as the upper WIDTH
@@ -59,6 +60,23 @@ template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigne
         tern_swap_bits<4>(words[4], words[BITS == 3 ? 5 : 4], high, 2);
         tern_swap_bits<2>(words[4], words[BITS == 3 ? 5 : 4], odd, 1);
     }
+}
+
+// Loads 16-byte chunk `chunk` of the lane's codes from a tile in shared memory (for 3 bits its 8 bytes of the upper plane
+// too), in natural columns.
+template <int BITS>
+__device__ __forceinline__ void tern_load_natural(unsigned *words, const unsigned char *tile, int chunk, int lane) {
+    const uint4 four = tern_shared_load_16(tile + chunk * 512 + lane * 16);
+    words[4 * chunk + 0] = four.x;
+    words[4 * chunk + 1] = four.y;
+    words[4 * chunk + 2] = four.z;
+    words[4 * chunk + 3] = four.w;
+    if (BITS == 3) {
+        const uint2 two = *reinterpret_cast<const uint2 *>(tile + 512 + lane * 8);
+        words[tern_codes<BITS>::words - 2] = two.x;
+        words[tern_codes<BITS>::words - 1] = two.y;
+    }
+    tern_natural_columns<BITS>(words, chunk, lane);
 }
 
 #endif
