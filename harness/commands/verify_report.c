@@ -8,7 +8,9 @@
 #include <string.h>
 
 bool tern_verify_is_bad(const struct verify_item *item) {
-    return !item->answered || (item->outcome != TERN_OUTCOME_OK && item->outcome != TERN_OUTCOME_INVALID);
+    if (!item->answered)
+        return item->detail != NULL; /* an error on the way; NULL: an interruption came first */
+    return item->outcome != TERN_OUTCOME_OK && item->outcome != TERN_OUTCOME_INVALID;
 }
 
 /* Sums over the candidates of one template and format. */
@@ -31,8 +33,8 @@ static size_t sum_row(const struct verify *v, size_t from, struct verify_row *ro
         }
         bool bad = tern_verify_is_bad(item);
         row->bad += bad;
-        row->ok += !bad && item->outcome == TERN_OUTCOME_OK;
-        row->invalid += !bad && item->outcome == TERN_OUTCOME_INVALID;
+        row->ok += item->answered && item->outcome == TERN_OUTCOME_OK;
+        row->invalid += item->answered && item->outcome == TERN_OUTCOME_INVALID;
         row->shapes += item->shapes;
         row->launches += item->launches;
         row->checked += item->checked;
