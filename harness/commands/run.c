@@ -38,7 +38,19 @@
             {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},       \
             {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},      \
             {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                \
+            {"replay",                                                                                                        \
+             0,                                                                                                               \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->replay,                                                                                                    \
+             "FILE",                                                                                                          \
+             "answers from a recorded run instead of a GPU; rows go to the database as a replay and are never mixed with "    \
+             "measurements",                                                                                                  \
+             0,                                                                                                               \
+             0},                                                                                                              \
+            {"fault", 0, TERN_OPTION_TEXT, &(o)->fault, "SPEC", "faults on purpose, with --replay (docs/replay.md)", 0, 0},   \
     }
+
+#define HIDDEN_OPTIONS 1 /* the last of them: for tests, not for people */
 
 static void set_defaults(struct run_options *o) {
     memset(o, 0, sizeof *o);
@@ -59,7 +71,7 @@ static void help(void) {
          "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
          "the cost model; nothing is timed then. The same command goes on after an\n"
          "interruption.\n");
-    tern_options_help(rows, sizeof rows / sizeof rows[0]);
+    tern_options_help(rows, sizeof rows / sizeof rows[0] - HIDDEN_OPTIONS);
     puts("\nexample: tune --gpu h200 --shapes qwen7b --formats ternary-g128 --m 1,16\n\n"
          "exit: 0 all done, 1 a problem has no right candidate, 2 usage, 3 GPU or tool\n"
          "missing, 4 file or database, 130 interrupted");
@@ -77,10 +89,13 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
         tern_error_hint(err, "for example: tune --gpu h200 --shapes qwen7b; `tune help run` lists the options");
         return TERN_USAGE;
     }
-    return TERN_OK;
+    return tern_run_replay_options(o, err);
 }
 
 static void banner(const struct run *run) {
+    if (run->options.replay)
+        tern_log_note("replay of %s: times are those recorded on %s; nothing is measured or compiled", run->options.replay,
+                      run->gpu.title);
     if (run->measured)
         return;
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);

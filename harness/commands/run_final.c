@@ -89,12 +89,12 @@ static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
                                              .device = f->run->device_id,
                                              .problem = f->p->id,
                                              .build = f->run->builds[x->entry->build].row.id,
-                                             .policy = RUN_POLICY,
                                              .stage = "final",
                                              .predicted_us = x->entry->predicted_us,
                                              .us = (double)NAN,
                                              .us_lo = (double)NAN,
                                              .us_hi = (double)NAN};
+        tern_str_copy(x->trial.policy, sizeof x->trial.policy, f->run->policy);
         status = tern_store_trial_begin(f->run->store, &x->trial, err);
     }
     return status;
@@ -152,10 +152,11 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
     json_t *baselines = json_object_get(f->reply, "baselines");
     json_object_foreach(baselines, kind, value) {
         struct tern_stats stats;
-        struct tern_store_baseline row = {.policy = RUN_POLICY};
+        struct tern_store_baseline row = {.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0)};
         size_t count = 0;
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
+        tern_str_copy(row.policy, sizeof row.policy, f->run->policy);
         tern_str_copy(row.kind, sizeof row.kind, kind);
         tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
                         (long long)tern_message_int(f->reply, "best_algorithm", -1),
@@ -163,7 +164,6 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         row.us = stats.median;
         row.us_lo = stats.lo;
         row.us_hi = stats.hi;
-        row.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
         if (status == TERN_OK && count > 0)
             status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples,
                                              count, err);

@@ -5,6 +5,13 @@
 #include "core/str.h"
 #include "worker/reply.h"
 
+#include <string.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_S 60.0
+#define HELLO_ATTEMPTS  3
+#define HELLO_PAUSE_US  500000
+
 #define PREPARE_TIMEOUT_S                                                                                                   \
     180.0                     /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more     \
                                */
@@ -47,16 +54,41 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
     return call;
 }
 
-static enum tern_status say_hello(struct run *run, struct tern_error *err) {
-    char why[512];
-    json_t *reply = NULL, *request = json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device,
-                                               "cache", run->options.cache);
-    enum tern_status status = tern_process_start("gpu", &run->worker, err);
-    if (status == TERN_OK && exchange(run, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK) {
-        status = tern_error_set(err, TERN_MISSING, "the GPU worker cannot be started again: %s", why);
-        tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
+static json_t *hello_request(const struct run *run) {
+    const struct run_options *o = &run->options;
+    if (o->replay)
+        return json_pack("{s:s, s:s, s:s, s:I}", "do", "hello", "recording", o->replay, "fault", o->fault ? o->fault : "",
+                         "asked", (json_int_t)run->asked);
+    return json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache);
+}
+
+/* A device needs a moment after a worker was killed on it: a few attempts, then it counts as wedged. */
+enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err) {
+    char why[512] = "";
+    const char *kind = run->options.replay ? "replay" : "gpu";
+    json_t *request = hello_request(run);
+    enum tern_call call = TERN_CALL_DIED;
+    enum tern_status status = TERN_OK;
+    *reply = NULL;
+    for (int attempt = 0; attempt < HELLO_ATTEMPTS && call != TERN_CALL_OK && status == TERN_OK; attempt++) {
+        if (attempt > 0)
+            usleep(HELLO_PAUSE_US);
+        status = tern_process_start(kind, &run->worker, err);
+        if (status == TERN_OK)
+            call = exchange(run, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
     }
     json_decref(request);
+    if (status == TERN_OK && call != TERN_CALL_OK) {
+        status = tern_error_set(err, TERN_MISSING, "the %s worker cannot be started (%d attempts): %s", kind, HELLO_ATTEMPTS,
+                                why);
+        tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
+    }
+    return status;
+}
+
+static enum tern_status say_hello(struct run *run, struct tern_error *err) {
+    json_t *reply = NULL;
+    enum tern_status status = tern_run_gpu_hello(run, &reply, err);
     json_decref(reply);
     return status;
 }
@@ -95,5 +127,7 @@ enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, c
         *status = prepare(run, p, err);
     if (*status != TERN_OK)
         return TERN_CALL_DIED;
+    const char *what = tern_message_text(request, "do");
+    run->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
     return exchange(run, request, timeout_s, reply, why, why_size, status, err);
 }

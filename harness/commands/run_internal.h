@@ -5,6 +5,7 @@
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_gpu.c         calls to the GPU worker, its death and restart
+ *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: verify and screen the candidates of each problem
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
  *   run_plan.c        no GPU: rank by cost model, check on the emulator
@@ -25,13 +26,16 @@
 #include "store/store.h"
 #include "worker/process.h"
 
-#define RUN_POLICY "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
+#define RUN_POLICY        "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
+#define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
+#define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
 
 struct run_options {
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     double budget_s; /* 0: the mode's default */
     int64_t jobs, device, seed, copies;
     bool require_gpu, json;
+    const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
 };
 
 /* A candidate compiled for a format: serves every shape. */
@@ -76,9 +80,11 @@ struct run {
     bool measured;
     char why_planned[512]; /* why nothing can be measured */
     struct tern_device_info info;
-    struct tern_process worker; /* GPU worker, measured runs */
-    size_t prepared;            /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
-    int worker_deaths;          /* in this run */
+    struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
+    int64_t asked;                     /* checks and trials that workers were asked for */
+    const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
+    size_t prepared;   /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
+    int worker_deaths; /* in this run */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id;
@@ -118,6 +124,21 @@ enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err);
+
+/* Starts a worker and has it open its device; *reply (the caller's) tells its facts. TERN_MISSING when workers keep dying.
+ */
+enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err);
+
+/* run_setup.c: takes over the facts of a hello. */
+void tern_run_device_facts(struct run *run, const json_t *reply);
+
+/* run_replay.c */
+/* What --replay and --fault exclude. */
+enum tern_status tern_run_replay_options(const struct run_options *o, struct tern_error *err);
+/* In the place of finding a device: starts the replay worker, checks that the recording is of the named GPU. */
+enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
+/* In the place of compiling: enters the builds under names of their own, without images. */
+enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
 
 /* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);

@@ -47,7 +47,7 @@ static enum tern_status resume(struct run *run, size_t *resumed, struct tern_err
                 continue;
             status = tern_store_build_find(run->store, row->build_key, &build, &found, err);
             if (status == TERN_OK && found)
-                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, RUN_POLICY, "final", &trial,
+                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, run->policy, "final", &trial,
                                                &found, err);
             if (status == TERN_OK && found) {
                 p->done = true;
@@ -191,12 +191,12 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
                                      .device = run->device_id,
                                      .problem = p->id,
                                      .build = build->row.id,
-                                     .policy = "small",
                                      .stage = "verify",
                                      .predicted_us = (double)NAN};
     double *samples = NULL;
     size_t count = 0;
     bool found = false;
+    tern_str_copy(trial.policy, sizeof trial.policy, run->check_policy);
     enum tern_status status = tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, trial.policy,
                                                     trial.stage, &trial, &found, err);
     json_t *request = candidate_request("check", run, p, build, 0);
@@ -218,17 +218,17 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
                                      .device = run->device_id,
                                      .problem = p->id,
                                      .build = build->row.id,
-                                     .policy = RUN_POLICY,
                                      .stage = "screen",
                                      .predicted_us = e->predicted_us};
     bool found = false, quarantined = false;
+    tern_str_copy(trial.policy, sizeof trial.policy, run->policy);
     *tried = false;
     if (!build->built || build->row.outcome != TERN_OUTCOME_OK) {
         e->outcome = build->built ? build->row.outcome : TERN_OUTCOME_RUNNING;
         return TERN_OK;
     }
     enum tern_status status =
-        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, RUN_POLICY, "screen", &trial, &found, err);
+        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, run->policy, "screen", &trial, &found, err);
     if (status == TERN_OK && !found)
         status = tern_store_quarantined(run->store, run->device_id, p->id, build->row.id, &quarantined, err);
     if (status == TERN_OK && !found && !quarantined && !build->checked)
