@@ -1,6 +1,7 @@
 /* `tune report`: pictures, data files and a page of one GPU's winners. */
 #include "commands/commands.h"
 
+#include "commands/ceilings.h"
 #include "commands/dispatch.h"
 #include "config/gpu.h"
 #include "core/file.h"
@@ -56,6 +57,17 @@ static enum tern_status row_bytes(const struct tern_results *rows, double **byte
     return status;
 }
 
+/* Ceilings measured on such a GPU, where the database has them, in the place of the description's. */
+static enum tern_status apply_ceilings(const char *db, struct tern_gpu *gpu, struct tern_error *err) {
+    struct tern_store *store = NULL;
+    bool found = false;
+    enum tern_status status = tern_store_open(db, TERN_STORE_READ, &store, err);
+    if (!status)
+        status = tern_command_ceilings_apply(store, 0, gpu, &found, err);
+    tern_store_close(store);
+    return status;
+}
+
 /* Hands the ceilings of the GPU description to the report, which may not include config/. */
 static enum tern_status write_report(const struct report_options *o, const struct tern_results *rows,
                                      const struct tern_gpu *gpu, struct tern_error *err) {
@@ -95,6 +107,8 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
     /* Without --gpu the rows say which one; several are refused by the report. */
     if (!status && !o.gpu)
         status = tern_gpu_load(rows.rows[0].gpu, &gpu, err);
+    if (!status)
+        status = apply_ceilings(o.db, &gpu, err);
     if (!status)
         status = write_report(&o, &rows, &gpu, err);
     if (!status)

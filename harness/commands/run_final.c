@@ -134,6 +134,21 @@ static void read_finalists(struct final *f, enum tern_outcome fallback, const ch
     }
 }
 
+/* Before the finalists are judged: cuBLASLt faster than the limit refutes the limit, not cuBLASLt. */
+static void check_limit(struct final *f) {
+    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16"};
+    const json_t *baselines = json_object_get(f->reply, "baselines");
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct tern_stats stats;
+        size_t count = 0;
+        double *samples = tern_message_samples(baselines, kinds[i], &count);
+        tern_stats_compute(samples, count, &stats);
+        if (count > 0 && stats.median > 0)
+            tern_run_refute_limit(f->run, stats.median, f->p);
+        free(samples);
+    }
+}
+
 static enum tern_status finish_trials(struct final *f, struct tern_error *err) {
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < f->count; i++) {
@@ -264,6 +279,7 @@ enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct t
     if (status == TERN_OK) {
         read_finalists(&f, call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH, why);
         rank_finalists(&f);
+        check_limit(&f);
         status = finish_trials(&f, err);
     }
     if (status == TERN_OK && f.reply) {

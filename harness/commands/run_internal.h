@@ -2,6 +2,7 @@
  *
  *   run.c             options, order of the steps, what is printed
  *   run_setup.c       configs, selection, device, database
+ *   run_ceilings.c    limits from ceilings measured on this device
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_gpu.c         calls to the GPU worker, its death and restart
@@ -72,8 +73,9 @@ struct run_problem {
 
 struct run {
     struct run_options options;
-    struct tern_gpu gpu;       /* description; device facts override it when measured */
-    struct tern_shapes shapes; /* after selection */
+    struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
+    double described_f16_tflops; /* of the description, when ceilings override it */
+    struct tern_shapes shapes;   /* after selection */
     struct tern_template *templates;
     size_t template_count;
     char include_dir[512], nvrtc[32];
@@ -102,6 +104,13 @@ struct run {
 /* run_setup.c */
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err);
 void tern_run_release(struct run *run);
+
+/* run_ceilings.c */
+/* Puts stored ceilings into run->gpu; on a GPU that has none, measures and stores them first. */
+enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err);
+/* A baseline of p that beats the matrix rate behind the limits: raises the rate, and lowers the limits of what is not done.
+ */
+void tern_run_refute_limit(struct run *run, double baseline_us, const struct run_problem *p);
 
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);

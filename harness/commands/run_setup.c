@@ -276,7 +276,7 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
     }
     if (status == TERN_OK)
         status = open_store(run, err);
-    return status;
+    return status == TERN_OK ? tern_run_ceilings(run, err) : status;
 }
 
 void tern_run_release(struct run *run) {

@@ -4,6 +4,7 @@
 #ifndef TERN_STORE_STORE_H
 #define TERN_STORE_STORE_H
 
+#include "core/ceiling.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/outcome.h"
@@ -102,6 +103,18 @@ enum tern_status tern_store_baseline_put(struct tern_store *s, int64_t run, int6
 enum tern_status tern_store_baseline_find(struct tern_store *s, int64_t device, int64_t problem, const char *kind,
                                           const char *policy, struct tern_store_baseline *out, bool *found,
                                           struct tern_error *err);
+
+/* Ceilings (store_ceilings.c). Put: all rows of one calibration in one transaction; one calibration a run. */
+enum tern_status tern_store_ceilings_put(struct tern_store *s, int64_t run, int64_t device, const struct tern_ceilings *c,
+                                         struct tern_error *err);
+/* The newest calibration of the device's class (same name, architecture, driver); count 0 if there is none. */
+enum tern_status tern_store_ceilings_find(struct tern_store *s, int64_t device, struct tern_ceilings *out,
+                                          struct tern_error *err);
+/* The newest of any device with this description name: for planning and reports, which have no device. */
+enum tern_status tern_store_ceilings_of_gpu(struct tern_store *s, const char *gpu, struct tern_ceilings *out,
+                                            struct tern_error *err);
+/* Highest rate of a stored FP16 baseline of this GPU (cuBLASLt alone, 2MNK over time), TFLOPS; 0 if there is none. */
+enum tern_status tern_store_fastest_gemm(struct tern_store *s, const char *gpu, double *tflops, struct tern_error *err);
 
 /* Replaces the winners of one (device, shapes, format, layer) for all its M in one transaction. A planned row never replaces
  * a measured one of the same build keys; rows with times need a real device (CHECK). rows[i].m etc. say which problem. build
