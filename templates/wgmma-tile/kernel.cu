@@ -14,11 +14,11 @@
  *   ROW_BLOCKS      64-row blocks of W of each; a CTA owns 64 * CONSUMERS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
- *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   COPY_ARRIVES    1: copies of x arrive at their barrier by themselves, consumers fence; 0: producers wait, fence and arrive
+ *   CLUSTER_K       blocks of a cluster that split K of the tiles left over by full waves
+ *   COPY_ARRIVES    1: copies of x arrive at their barrier themselves, consumers fence; 0: producers wait and arrive
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
- *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on sums of a group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
@@ -35,20 +35,14 @@ constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int CTA_TILES = 4 * CONSUMERS * ROW_BLOCKS; /* 16-row tiles of W */
 constexpr int BLOCK_N = TERN_TILE_ROWS * CTA_TILES;
 constexpr bool GROUPED = GROUP > 0;
-constexpr int GROUP_K = GROUPED ? GROUP : 1;
-/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
-constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
-                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
-                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
-/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
-constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
+using groups = tern_tile_groups<GROUP>;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 
 /* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * TILE_GROUPS * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * TILE_GROUPS * 16 : 0;
+constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::count * 32 : 0;
+constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::count * 16 : 0;
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
@@ -76,25 +70,27 @@ struct place {
     int row_tile;       /* first 16-row tile of W */
     int row_tiles;      /* of W */
     int k_tiles;        /* of W */
-    int k_begin, k_end; /* k tiles of this block of the cluster, */
-    int rank;           /* which is number `rank` of CLUSTER_K */
-    long long x_row;    /* first row of x */
+    int k_begin, k_end; /* k tiles of this block: a part of them if `split`, */
+    int rank;           /* by its number in the cluster */
+    bool split;
+    long long x_row; /* first row of x */
 };
 
 __device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
     return (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N) * (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
 }
 
-__device__ __forceinline__ place find_place(const tern_args &args, unsigned tile) {
+__device__ __forceinline__ place find_place(const tern_args &args, const tern_sweep &sweep) {
     place at;
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    at.split = CLUSTER_K > 1 && sweep.tile >= sweep.full;
     at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
-    at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
-    at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
+    at.k_begin = at.split ? (int)((long long)at.rank * at.k_tiles / CLUSTER_K) : 0;
+    at.k_end = at.split ? (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K) : at.k_tiles;
     const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
                    tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned strip = tile / (GROUP_M * tiles_n), rest = tile - strip * (GROUP_M * tiles_n);
+    const unsigned strip = sweep.tile / (GROUP_M * tiles_n), rest = sweep.tile - strip * (GROUP_M * tiles_n);
     const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
     at.row_tile = (int)(rest / height) * CTA_TILES;
     at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
@@ -106,11 +102,6 @@ __device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) 
 }
 __device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage) {
     return shared + BARRIERS_AT + 16 * stage + 8;
-}
-
-/* First scale group of a k tile. */
-__device__ __forceinline__ unsigned first_group(unsigned k_tile) {
-    return GROUPED ? k_tile * TERN_TILE_K / (unsigned)GROUP_K : 0;
 }
 
 /* ---- producer ---- */
@@ -131,7 +122,7 @@ __device__ __forceinline__ void copy_x(const tern_args &args, unsigned char *to,
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                           int k_tile, int thread) {
-    constexpr int SCALE_PIECES = CTA_TILES * TILE_GROUPS * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
+    constexpr int SCALE_PIECES = CTA_TILES * groups::count * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
         return;
 #pragma unroll
@@ -140,8 +131,8 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
         if (id >= PIECES)
             break;
         const bool zero = id >= SCALE_PIECES;
-        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / TILE_GROUPS;
-        const long long group = (long long)first_group((unsigned)k_tile) + entry % TILE_GROUPS;
+        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / groups::count;
+        const long long group = (long long)groups::first((unsigned)k_tile) + entry % groups::count;
         const long long index = (long long)(at.row_tile + tile) * args.groups + group;
         const bool inside = at.row_tile + tile < at.row_tiles && group < args.groups;
         const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
@@ -190,11 +181,11 @@ __device__ __forceinline__ void meet_cluster() {
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
     constexpr int LAG = STAGES - 2;
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
-    const unsigned tiles = count_tiles(args);
+    tern_sweep sweep = tern_sweep_start<CLUSTER_K>(count_tiles(args));
     tern_ring fill = {0, 1};
     int started = 0, ready = 0;
-    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
-        const place at = find_place(args, tile);
+    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K>(sweep)) {
+        const place at = find_place(args, sweep);
         const long long left = args.m - at.x_row - thread / 16;
         const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
         const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
@@ -217,9 +208,9 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             else
                 publish<LAG>(shared, ready, lane);
         }
-        for (; CLUSTER_K > 1 && started > 0; started--)
+        for (; at.split && started > 0; started--)
             publish<0>(shared, ready, lane);
-        if (CLUSTER_K > 1)
+        if (at.split)
             meet_cluster();
     }
     for (; started > 0; started--)
@@ -258,15 +249,12 @@ __device__ __forceinline__ void load_words(consumer &state, const unsigned char 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
 __device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
                                            unsigned k_tile, int block) {
-    if (!GROUPED || block * 32 % SCALE_K != 0)
+    if (!GROUPED || block * 32 % groups::step != 0)
         return;
-    const int slot = TILE_GROUPS == 1 ? 0
-                     : TERN_TILE_K % GROUP_K == 0
-                         ? 32 * block / GROUP_K
-                         : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K - first_group(k_tile));
+    const int slot = groups::slot(k_tile, block);
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
-        const int entry = (own_tile(state, b) * TILE_GROUPS + slot) * 8 + state.lane / 4;
+        const int entry = (own_tile(state, b) * groups::count + slot) * 8 + state.lane / 4;
         state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
         if (HAS_ZEROS) {
             const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
@@ -316,7 +304,7 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 #pragma unroll
         for (int b = 0; b < ROW_BLOCKS; b++) {
             if (SCALE_SUMS)
-                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % SCALE_K != 0);
+                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % groups::step != 0);
             else
                 tern_wgmma<BLOCK_M>::multiply(state.sum[b], a[u][b], b_tile, true);
         }
@@ -338,7 +326,7 @@ __device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *s
         }
         decode_chunk(state, step, a[step / CHUNK % 2]);
         issue_chunk(state, x, step, a[step / CHUNK % 2]);
-        if (SCALE_SUMS && (step + CHUNK) * 16 % SCALE_K == 0) {
+        if (SCALE_SUMS && (step + CHUNK) * 16 % groups::step == 0) {
             tern_wgmma_wait<0>();
             flush_group(state);
         } else
@@ -430,7 +418,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const place &a
         __half *y = static_cast<__half *>(args.y) + (at.x_row + state.lane / 2) * args.n + n;
 #pragma unroll
         for (int first = 0; first < UNITS; first += PASS) {
-            if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
+            if (at.split && first / OWN_UNITS != at.rank)
                 continue;
 #pragma unroll
             for (int i = 0; i < PASS; i++)
@@ -451,10 +439,10 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    const unsigned tiles = count_tiles(args);
+    tern_sweep sweep = tern_sweep_start<CLUSTER_K>(count_tiles(args));
     tern_ring use = {0, 0};
-    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
-        const place at = find_place(args, tile);
+    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K>(sweep)) {
+        const place at = find_place(args, sweep);
         unsigned a[2][CHUNK][ROW_BLOCKS][4];
         int released = -1;
         start_sums(args, at, state);
@@ -472,7 +460,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             tern_wgmma_pin(state.sum[b]);
         if (released >= 0 && state.lane == 0)
             tern_barrier_arrive(empty_barrier(shared, released));
-        if (CLUSTER_K > 1)
+        if (at.split)
             add_over_cluster(state, shared, at.rank);
         store_sums(args, at, state, shared);
     }

@@ -38,7 +38,12 @@ local function register_rule(p, problem)
     end
 end
 
--- Splitting K over a cluster: its sums must fit in the ring, and there must be too few tiles for the machine without it.
+-- Clusters at work at a time; even, because processor groups of a GPU that are no multiple of the cluster leave some over.
+local function count_clusters(p, gpu)
+    return math.max(gpu.sms * p.MIN_BLOCKS // (2 * p.CLUSTER_K) * 2, 1)
+end
+
+-- Splitting K of the last, partial wave over clusters: the sums must fit in the ring, and the wave must get shorter by it.
 local function cluster_rule(p, problem, gpu, tiles)
     if p.CLUSTER_K == 1 then
         return nil
@@ -50,11 +55,13 @@ local function cluster_rule(p, problem, gpu, tiles)
     if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
-    if 3 * p.CLUSTER_K * 128 > problem.k then
-        return "fewer than three k tiles for each block of a cluster"
+    if p.CLUSTER_K * 128 > problem.k then
+        return "fewer k tiles than blocks of a cluster"
     end
-    if tiles > 4 * gpu.sms * p.MIN_BLOCKS // p.CLUSTER_K then
-        return "enough tiles without splitting K"
+    local clusters = count_clusters(p, gpu)
+    local left = tiles % (clusters * p.CLUSTER_K)
+    if left == 0 or tiles > 6 * clusters * p.CLUSTER_K or (left + clusters - 1) // clusters >= p.CLUSTER_K then
+        return "nothing to gain from splitting K"
     end
 end
 
@@ -90,9 +97,22 @@ local function shape_rule(p, problem, gpu)
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
+    if p.COPY_ARRIVES == 0 and p.BLOCK_M ~= 128 then
+        return "producers that wait are for comparison: BLOCK_M 128 only"
+    end
     local reason = cluster_rule(p, problem, gpu, tiles)
     if reason then
         return reason
+    end
+    if problem.m >= 128 then
+        -- how long the machine is busy, in tiles, against the work there is
+        local clusters = count_clusters(p, gpu)
+        local blocks = clusters * p.CLUSTER_K
+        local rounds = (tiles % blocks + clusters - 1) // clusters
+        local busy = (tiles // blocks + rounds / p.CLUSTER_K) * blocks * rows * p.BLOCK_M
+        if problem.n * problem.m < busy * 55 // 100 then
+            return "idle multiprocessors or padding: less than 55 % of the tiles' area is used"
+        end
     end
 end
 
@@ -144,7 +164,7 @@ return {
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
-        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
+        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K of the last, partial wave" },
         { name = "COPY_ARRIVES", values = { 0, 1 }, default = 1, doc = "1: copies of x arrive at their barrier by themselves; 0: the producer waits for them" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },

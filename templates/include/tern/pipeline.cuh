@@ -21,6 +21,25 @@ template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_rin
     }
 }
 
+// The tiles of a block of a persistent grid: a grid apart while waves are full; those of the last, partial wave go to
+// clusters of CLUSTER blocks that share each of them, clusters apart. All blocks of a cluster see the same shared tiles.
+struct tern_sweep {
+    unsigned tile, tiles, full; /* tiles from `full` on are shared */
+};
+template <int CLUSTER> __device__ __forceinline__ tern_sweep tern_sweep_start(unsigned tiles) {
+    tern_sweep sweep;
+    sweep.tiles = tiles;
+    sweep.full = CLUSTER > 1 ? tiles / gridDim.x * gridDim.x : tiles;
+    sweep.tile = blockIdx.x < sweep.full ? blockIdx.x : sweep.full + blockIdx.x / CLUSTER;
+    return sweep;
+}
+template <int CLUSTER> __device__ __forceinline__ void tern_sweep_next(tern_sweep &sweep) {
+    if (sweep.tile >= sweep.full)
+        sweep.tile += gridDim.x / CLUSTER;
+    else if ((sweep.tile += gridDim.x) >= sweep.full)
+        sweep.tile = sweep.full + blockIdx.x / CLUSTER;
+}
+
 // Arrives once.
 __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
 #ifdef TERN_EMULATOR

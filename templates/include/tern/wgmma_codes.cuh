@@ -62,6 +62,27 @@ template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigne
     }
 }
 
+// Scale groups and 128-k tiles. GROUP 0: one scale a row, which no tile brings.
+template <int GROUP> struct tern_tile_groups {
+    static constexpr int k = GROUP > 0 ? GROUP : 1;
+    // Groups that a tile may touch; the general case starts 32 before the end of a group at worst.
+    static constexpr int count = GROUP == 0 || k % TERN_TILE_K == 0 ? 1
+                                 : TERN_TILE_K % k == 0             ? TERN_TILE_K / k
+                                                                    : 1 + (TERN_TILE_K - 32 + k - 1) / k;
+    // k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group.
+    static constexpr int step = k % 128 == 0 ? 128 : k % 64 == 0 ? 64 : 32;
+
+    // First group of a tile, and the place behind it of the group that 32-k block `block` of the tile is in.
+    static __device__ __forceinline__ unsigned first(unsigned k_tile) {
+        return GROUP > 0 ? k_tile * TERN_TILE_K / (unsigned)k : 0;
+    }
+    static __device__ __forceinline__ int slot(unsigned k_tile, int block) {
+        return count == 1             ? 0
+               : TERN_TILE_K % k == 0 ? 32 * block / k
+                                      : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)k - first(k_tile));
+    }
+};
+
 // Loads 16-byte chunk `chunk` of the lane's codes from a tile in shared memory (for 3 bits its 8 bytes of the upper plane
 // too), in natural columns.
 template <int BITS>
