@@ -19,6 +19,7 @@ extern "C" __global__ void __launch_bounds__(1024) tern_probe(tern_probe_args a)
     const uint4 *data = (const uint4 *)a.data;
     long long threads = (long long)gridDim.x * blockDim.x;
     unsigned int sum = 0;
+#pragma unroll 1
     for (long long base = (long long)blockIdx.x * blockDim.x + threadIdx.x; base < a.count;
          base += threads * TERN_PROBE_UNROLL) {
         uint4 value[TERN_PROBE_UNROLL];
