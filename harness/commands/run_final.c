@@ -264,29 +264,44 @@ static void warn_contended(const struct final *f) {
                       (long long)tern_message_int(f->reply, "others", 0), (long long)f->run->shapes.m[f->p->m]);
 }
 
+/* The rounds of a final belong together: its trials, its baselines and the winner are committed as one, so that a kill
+ * leaves either a finished problem or one whose final is run again. */
+static enum tern_status keep(struct final *f, struct tern_error *err) {
+    enum tern_status status = tern_store_batch_begin(f->run->store, err);
+    if (status == TERN_OK)
+        status = finish_trials(f, err);
+    if (status == TERN_OK && f->reply)
+        status = put_baselines(f, err);
+    if (status == TERN_OK && f->reply) {
+        fill_results(f);
+        size_t m_count = f->run->shapes.m_count, index = (size_t)(f->p - f->run->problems);
+        status = tern_run_promote_layer(f->run, index / m_count * m_count, err);
+    }
+    return tern_store_batch_end(f->run->store, status, err);
+}
+
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err) {
     struct final f = {.run = run, .p = p};
     char why[512] = "";
     pick_finalists(&f);
     if (f.count == 0)
         return TERN_OK; /* no right candidate: judged at the end of the run */
-    enum tern_status status = begin_trials(&f, err);
+    enum tern_status status = tern_run_gpu_ready(run, p, err);
+    if (status == TERN_OK)
+        status = begin_trials(&f, err);
     json_t *request = final_request(&f);
     enum tern_call call = TERN_CALL_DIED;
     if (status == TERN_OK)
         call = tern_run_gpu_call(run, p, request, FINAL_TIMEOUT_S, &f.reply, why, sizeof why, &status, err);
     json_decref(request);
     if (status == TERN_OK) {
+        check_limit(&f);
         read_finalists(&f, call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH, why);
         rank_finalists(&f);
-        check_limit(&f);
-        status = finish_trials(&f, err);
+        status = keep(&f, err);
     }
-    if (status == TERN_OK && f.reply) {
-        status = put_baselines(&f, err);
-        fill_results(&f);
+    if (status == TERN_OK && f.reply)
         warn_contended(&f);
-    }
     for (size_t i = 0; i < f.count; i++)
         free(f.list[i].samples);
     json_decref(f.reply);

@@ -113,18 +113,23 @@ static enum tern_status prepare(struct run *run, const struct run_problem *p, st
     return status;
 }
 
+enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
+        status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
+                                run->worker_deaths);
+    if (status == TERN_OK && run->worker.pid == 0)
+        status = say_hello(run, err);
+    if (status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
+        status = prepare(run, p, err);
+    return status;
+}
+
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err) {
     *reply = NULL;
-    *status = TERN_OK;
-    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
-        *status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
-                                 run->worker_deaths);
-    if (*status == TERN_OK && run->worker.pid == 0)
-        *status = say_hello(run, err);
-    if (*status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
-        *status = prepare(run, p, err);
+    *status = tern_run_gpu_ready(run, p, err);
     if (*status != TERN_OK)
         return TERN_CALL_DIED;
     const char *what = tern_message_text(request, "do");

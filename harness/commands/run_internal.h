@@ -128,6 +128,9 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
 enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker that survive its death. */
+/* Starts a worker and prepares the layer of p (NULL: none) if that is not done. Called before a trial is journalled, so that
+ * a device that cannot be opened leaves no trial `running`. */
+enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err);
 /* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. On TERN_CALL_OK *reply is the
  * caller's. A reply that is an error of the machine, not of the candidate, fills err and returns through *status. */
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
@@ -149,7 +152,7 @@ enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
 /* In the place of compiling: enters the builds under names of their own, without images. */
 enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
 
-/* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout. */
+/* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout, and promotes. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);
 
 /* run_finish.c */

@@ -148,7 +148,9 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     *samples = NULL;
     *count = 0;
     trial->us = trial->us_lo = trial->us_hi = (double)NAN;
-    enum tern_status status = tern_store_trial_begin(run->store, trial, err);
+    enum tern_status status = tern_run_gpu_ready(run, p, err);
+    if (status == TERN_OK)
+        status = tern_store_trial_begin(run->store, trial, err);
     if (status != TERN_OK)
         return status;
     enum tern_call call =
@@ -317,11 +319,7 @@ static enum tern_status tune_problem(struct run *run, struct run_problem *p, dou
     else if (p->layer > 0)
         neighbour_first(run, p, &run->problems[index - run->shapes.m_count]);
     enum tern_status status = screen_problem(run, p, share_s, err);
-    if (status == TERN_OK && !tern_interrupted())
-        status = tern_run_final(run, p, err);
-    if (status == TERN_OK && p->done)
-        status = tern_run_promote_layer(run, index / run->shapes.m_count * run->shapes.m_count, err);
-    return status;
+    return status == TERN_OK && !tern_interrupted() ? tern_run_final(run, p, err) : status;
 }
 
 static enum tern_status settle(struct run *run, struct tern_error *err) {

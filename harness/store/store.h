@@ -1,6 +1,6 @@
 /* Store: results in SQLite. The only place that knows SQLite. One writer; readers at any time (WAL).
  * Opening checks that the file is a Tern database of this schema version, migrates older ones, refuses newer ones.
- * Every call commits before it returns, so that kill -9 loses at most the running trial. */
+ * Every call outside of a batch commits before it returns, so that kill -9 loses at most the running trial. */
 #ifndef TERN_STORE_STORE_H
 #define TERN_STORE_STORE_H
 
@@ -124,6 +124,11 @@ enum tern_status tern_store_promote(struct tern_store *s, int64_t run, int64_t d
 /* All winners, joined with problem, build, device and baselines; filter by gpu and shapes when not NULL. */
 enum tern_status tern_store_winners(struct tern_store *s, const char *gpu, const char *shapes, struct tern_results *out,
                                     struct tern_error *err);
+
+/* Calls between begin and end are committed together, by end, if `status` is TERN_OK; else none of them is. Nothing slow
+ * belongs in between. end returns the first failure; without a begin that worked it returns `status`. */
+enum tern_status tern_store_batch_begin(struct tern_store *s, struct tern_error *err);
+enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status status, struct tern_error *err);
 
 /* Outcome counts of a run: counts[TERN_OUTCOME_COUNT]. */
 enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t *counts, struct tern_error *err);
