@@ -1,12 +1,10 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
- * accumulation.
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper, quantised W, binary16 x and y, fp32 sums.
  *
  * Warp-specialised and persistent. One warpgroup produces: x by cp.async into swizzled tiles, code words by bulk copies,
  * scales and zero points by cp.async, STAGES slices of 128 k in a ring. CONSUMERS warpgroups multiply: W is the 64-row
  * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
  * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh says how its k order is
- * undone.
+ * set of registers. The layout is that of the decode templates; tern/wgmma_codes.cuh says how its k order is undone.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -15,6 +13,7 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
  *   CLUSTER_K       blocks of a cluster that split K of the tiles left over by full waves
+ *   CLUSTER_N       2: pairs of blocks share x: each loads half of its rows and sends them to the other
  *   COPY_ARRIVES    1: copies of x arrive at their barrier themselves, consumers fence; 0: producers wait and arrive
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
@@ -43,6 +42,7 @@ constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows o
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
 constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::count * 32 : 0;
 constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::count * 16 : 0;
+constexpr int OWN_ROWS = BLOCK_M / CLUSTER_N; /* rows of x that this block loads itself */
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
@@ -59,6 +59,8 @@ constexpr int CONSUMER_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER
                                        : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
+static_assert(CLUSTER_N == 1 || (CLUSTER_N == 2 && CLUSTER_K == 1 && !COPY_ARRIVES),
+              "a pair that shares x does not split K, and its producers wait for their copies before they send");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(CHUNK == 1 || CHUNK == 2, "a chunk lies inside 32 k");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
@@ -77,7 +79,8 @@ struct place {
 };
 
 __device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
-    return (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N) * (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+    return (unsigned)((args.n + CLUSTER_N * BLOCK_N - 1) / (CLUSTER_N * BLOCK_N)) *
+           (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
 }
 
 __device__ __forceinline__ place find_place(const tern_args &args, const tern_sweep &sweep) {
@@ -85,14 +88,14 @@ __device__ __forceinline__ place find_place(const tern_args &args, const tern_sw
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     at.split = CLUSTER_K > 1 && sweep.tile >= sweep.full;
-    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+    at.rank = (int)(blockIdx.x % (CLUSTER_K * CLUSTER_N));
     at.k_begin = at.split ? (int)((long long)at.rank * at.k_tiles / CLUSTER_K) : 0;
     at.k_end = at.split ? (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K) : at.k_tiles;
-    const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
+    const unsigned tiles_n = (unsigned)((args.n + CLUSTER_N * BLOCK_N - 1) / (CLUSTER_N * BLOCK_N)),
                    tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
     const unsigned strip = sweep.tile / (GROUP_M * tiles_n), rest = sweep.tile - strip * (GROUP_M * tiles_n);
     const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-    at.row_tile = (int)(rest / height) * CTA_TILES;
+    at.row_tile = ((int)(rest / height) * CLUSTER_N + (CLUSTER_N > 1 ? at.rank : 0)) * CTA_TILES;
     at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
     return at;
 }
@@ -105,19 +108,6 @@ __device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage)
 }
 
 /* ---- producer ---- */
-
-/* x: each thread keeps one 16-byte chunk (8 k) of the 16 of a slice and takes every 8th row; rows and columns outside x
- * become zeros. `source` is its chunk in its first row, `rows` how many rows from there are inside. */
-__device__ __forceinline__ void copy_x(const tern_args &args, unsigned char *to, const __half *source, int rows,
-                                       int thread) {
-    const int chunk = thread % 16, row = thread / 16;
-    to += chunk / 8 * (BLOCK_M * 128) + row * 128 + 16 * (chunk % 8 ^ row);
-#pragma unroll 8
-    for (int i = 0; i < BLOCK_M / 8; i++) {
-        tern_cp_async<16>(to + 1024 * i, source, 8 * i < rows);
-        source += 8 * args.k;
-    }
-}
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
@@ -147,9 +137,9 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 __device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = left < CTA_TILES ? left : CTA_TILES;
+    const int left = at.row_tiles - at.row_tile, some = left < CTA_TILES ? left : CTA_TILES, inside = some > 0 ? some : 0;
     if (lane == 0)
-        tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES);
+        tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES + (X_BYTES - X_BYTES / CLUSTER_N));
     __syncwarp();
     if (lane < inside)
         tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
@@ -158,12 +148,20 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
                        BYTES, full_barrier(shared, stage));
 }
 
-/* Makes the oldest slice on its way known: its copies by cp.async are complete but for the newest LEFT slices. */
-template <int LEFT> __device__ __forceinline__ void publish(unsigned char *shared, int &stage, int lane) {
+/* Makes the oldest slice on its way known: its copies by cp.async are complete but for the newest LEFT slices. A pair sends its
+ * rows of x on; they count at the other's barrier. */
+template <int LEFT> __device__ __forceinline__ void publish(unsigned char *shared, int &stage, int thread) {
     tern_cp_async_wait<LEFT>();
     tern_fence_async();
+    if (CLUSTER_N > 1) {
+        const int rank = (int)(blockIdx.x % CLUSTER_N);
+        tern_block_sync(2, TERN_WARPGROUP);
+        if (thread < 2)
+            tern_bulk_share(shared + stage * X_BYTES + thread * (BLOCK_M * 128) + rank * (OWN_ROWS * 128), OWN_ROWS * 128,
+                            full_barrier(shared, stage), rank ^ 1);
+    }
     __syncwarp();
-    if (lane == 0)
+    if (thread % 32 == 0)
         tern_barrier_arrive(full_barrier(shared, stage));
     stage = stage + 1 == STAGES ? 0 : stage + 1;
 }
@@ -181,20 +179,22 @@ __device__ __forceinline__ void meet_cluster() {
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
     constexpr int LAG = STAGES - 2;
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
-    tern_sweep sweep = tern_sweep_start<CLUSTER_K>(count_tiles(args));
+    tern_sweep sweep = tern_sweep_start<CLUSTER_K, CLUSTER_N>(count_tiles(args));
     tern_ring fill = {0, 1};
     int started = 0, ready = 0;
-    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K>(sweep)) {
+    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K, CLUSTER_N>(sweep)) {
         const place at = find_place(args, sweep);
-        const long long left = args.m - at.x_row - thread / 16;
+        const int own = CLUSTER_N > 1 ? at.rank * OWN_ROWS : 0; /* first row of x of the tile that this block loads */
+        const long long row = at.x_row + own + thread / 16, left = args.m - row;
         const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
-        const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
+        const __half *x = static_cast<const __half *>(args.x) + row * args.k + 8 * (thread % 16);
         for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
             tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
             if (thread < 32)
                 copy_codes(args, at, shared, fill.stage, k_tile, lane);
             const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-            copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
+            tern_copy_rows<OWN_ROWS, BLOCK_M * 128>(shared + fill.stage * X_BYTES + own * 128, x + k_tile * TERN_TILE_K,
+                                                    args.k, inside ? rows : 0, thread);
             copy_side(args, at, shared, fill.stage, k_tile, thread);
             if (COPY_ARRIVES)
                 tern_cp_async_arrive(full_barrier(shared, fill.stage));
@@ -206,15 +206,15 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             if (started < LAG)
                 started++;
             else
-                publish<LAG>(shared, ready, lane);
+                publish<LAG>(shared, ready, thread);
         }
         for (; at.split && started > 0; started--)
-            publish<0>(shared, ready, lane);
+            publish<0>(shared, ready, thread);
         if (at.split)
             meet_cluster();
     }
     for (; started > 0; started--)
-        publish<0>(shared, ready, lane);
+        publish<0>(shared, ready, thread);
 }
 
 /* ---- consumers ---- */
@@ -312,6 +312,15 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
     tern_wgmma_commit();
 }
 
+/* Gives a stage back: to the own producer, and to the other of a pair, which sends half of x. */
+__device__ __forceinline__ void release(unsigned char *shared, int stage, int lane) {
+    if (stage >= 0 && lane == 0) {
+        tern_barrier_arrive(empty_barrier(shared, stage));
+        if (CLUSTER_N > 1)
+            tern_cluster_barrier_arrive(empty_barrier(shared, stage), (int)(blockIdx.x % CLUSTER_N) ^ 1);
+    }
+}
+
 /* One 128-k slice. `released` is the stage to give back once its last products are done, or -1. */
 __device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile,
                                                int released, unsigned (&a)[2][CHUNK][ROW_BLOCKS][4]) {
@@ -331,8 +340,8 @@ __device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *s
             flush_group(state);
         } else
             tern_wgmma_wait<1>();
-        if (step == 0 && released >= 0 && state.lane == 0)
-            tern_barrier_arrive(empty_barrier(shared, released));
+        if (step == 0)
+            release(shared, released, state.lane);
     }
 }
 
@@ -439,9 +448,9 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    tern_sweep sweep = tern_sweep_start<CLUSTER_K>(count_tiles(args));
+    tern_sweep sweep = tern_sweep_start<CLUSTER_K, CLUSTER_N>(count_tiles(args));
     tern_ring use = {0, 0};
-    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K>(sweep)) {
+    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K, CLUSTER_N>(sweep)) {
         const place at = find_place(args, sweep);
         unsigned a[2][CHUNK][ROW_BLOCKS][4];
         int released = -1;
@@ -458,8 +467,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
 #pragma unroll
         for (int b = 0; b < ROW_BLOCKS; b++)
             tern_wgmma_pin(state.sum[b]);
-        if (released >= 0 && state.lane == 0)
-            tern_barrier_arrive(empty_barrier(shared, released));
+        release(shared, released, state.lane);
         if (at.split)
             add_over_cluster(state, shared, at.rank);
         store_sums(args, at, state, shared);
@@ -474,8 +482,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     if (threadIdx.x < STAGES)
         tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 1 + (COPY_ARRIVES ? TERN_WARPGROUP : 4));
     else if (threadIdx.x < 2 * STAGES)
-        tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS);
+        tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS * CLUSTER_N);
     __syncthreads();
+    if (CLUSTER_N > 1)
+        tern_cluster_sync();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)
             tern_registers_lower<PRODUCER_REGISTERS>();
@@ -485,4 +495,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
             tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
+    if (CLUSTER_N > 1) /* the other block may still arrive here */
+        tern_cluster_sync();
 }

@@ -40,7 +40,7 @@ end
 
 -- Clusters at work at a time; even, because processor groups of a GPU that are no multiple of the cluster leave some over.
 local function count_clusters(p, gpu)
-    return math.max(gpu.sms * p.MIN_BLOCKS // (2 * p.CLUSTER_K) * 2, 1)
+    return math.max(gpu.sms * p.MIN_BLOCKS // (2 * p.CLUSTER_K * p.CLUSTER_N) * 2, 1)
 end
 
 -- Splitting K of the last, partial wave over clusters: the sums must fit in the ring, and the wave must get shorter by it.
@@ -67,7 +67,7 @@ end
 
 -- A tile that is right for every shape, so that there is always an answer.
 local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1,
-    COPY_ARRIVES = 1 }
+    CLUSTER_N = 1, COPY_ARRIVES = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -80,7 +80,7 @@ end
 
 -- Tiles that fit M and the machine: x rows not wasted, tiles large where there are many.
 local function shape_rule(p, problem, gpu)
-    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
+    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS * p.CLUSTER_N -- of a tile, which a pair of blocks may share
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     if p.BLOCK_M >= 2 * math.max(problem.m, 33) then
         return "BLOCK_M is twice M or more"
@@ -91,14 +91,20 @@ local function shape_rule(p, problem, gpu)
     if p.MIN_BLOCKS > 1 and p.CONSUMERS > 1 then
         return "several CTAs a multiprocessor have one consumer warpgroup each"
     end
-    if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
+    if rows * p.BLOCK_M < 16384 * p.CLUSTER_N and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
     end
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
-    if p.COPY_ARRIVES == 0 and p.BLOCK_M ~= 128 then
+    if p.COPY_ARRIVES == 0 and p.CLUSTER_N == 1 and p.BLOCK_M ~= 128 then
         return "producers that wait are for comparison: BLOCK_M 128 only"
+    end
+    if p.CLUSTER_N > 1 and (p.CLUSTER_K > 1 or p.COPY_ARRIVES == 1) then
+        return "a pair that shares x does not split K, and waits for its copies"
+    end
+    if p.CLUSTER_N > 1 and (p.MIN_BLOCKS > 1 or p.BLOCK_M < 128) then
+        return "a pair that shares x is for large tiles"
     end
     local reason = cluster_rule(p, problem, gpu, tiles)
     if reason then
@@ -165,6 +171,7 @@ return {
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K of the last, partial wave" },
+        { name = "CLUSTER_N", values = { 1, 2 }, default = 1, doc = "2: pairs of blocks share x, each loads half of it and sends it on" },
         { name = "COPY_ARRIVES", values = { 0, 1 }, default = 1, doc = "1: copies of x arrive at their barrier by themselves; 0: the producer waits for them" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
@@ -172,9 +179,12 @@ return {
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/(2*CLUSTER_K)*2,1))*CLUSTER_K" },
+        grid = {
+            "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS*CLUSTER_N)*ceil_div(M,BLOCK_M),"
+                .. "max(SMS*MIN_BLOCKS/(2*CLUSTER_K*CLUSTER_N)*2,1))*CLUSTER_K*CLUSTER_N",
+        },
         block = "128*(CONSUMERS+1)",
         smem = smem,
-        cluster = "CLUSTER_K",
+        cluster = "CLUSTER_K*CLUSTER_N",
     },
 }

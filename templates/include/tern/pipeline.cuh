@@ -21,23 +21,25 @@ template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_rin
     }
 }
 
-// The tiles of a block of a persistent grid: a grid apart while waves are full; those of the last, partial wave go to
-// clusters of CLUSTER blocks that share each of them, clusters apart. All blocks of a cluster see the same shared tiles.
+// The tiles of a block of a persistent grid, GANG blocks (neighbours) to a tile: a grid apart while waves are full; those of the
+// last, partial wave go to clusters of SPLIT gangs that share each of them. All blocks of a cluster see the same shared tiles.
 struct tern_sweep {
     unsigned tile, tiles, full; /* tiles from `full` on are shared */
 };
-template <int CLUSTER> __device__ __forceinline__ tern_sweep tern_sweep_start(unsigned tiles) {
+template <int SPLIT, int GANG> __device__ __forceinline__ tern_sweep tern_sweep_start(unsigned tiles) {
+    const unsigned gangs = gridDim.x / GANG, gang = blockIdx.x / GANG;
     tern_sweep sweep;
     sweep.tiles = tiles;
-    sweep.full = CLUSTER > 1 ? tiles / gridDim.x * gridDim.x : tiles;
-    sweep.tile = blockIdx.x < sweep.full ? blockIdx.x : sweep.full + blockIdx.x / CLUSTER;
+    sweep.full = SPLIT > 1 ? tiles / gangs * gangs : tiles;
+    sweep.tile = gang < sweep.full ? gang : sweep.full + gang / SPLIT;
     return sweep;
 }
-template <int CLUSTER> __device__ __forceinline__ void tern_sweep_next(tern_sweep &sweep) {
+template <int SPLIT, int GANG> __device__ __forceinline__ void tern_sweep_next(tern_sweep &sweep) {
+    const unsigned gangs = gridDim.x / GANG, gang = blockIdx.x / GANG;
     if (sweep.tile >= sweep.full)
-        sweep.tile += gridDim.x / CLUSTER;
-    else if ((sweep.tile += gridDim.x) >= sweep.full)
-        sweep.tile = sweep.full + blockIdx.x / CLUSTER;
+        sweep.tile += gangs / SPLIT;
+    else if ((sweep.tile += gangs) >= sweep.full)
+        sweep.tile = sweep.full + gang / SPLIT;
 }
 
 // Arrives once.
@@ -80,6 +82,33 @@ __device__ __forceinline__ void tern_cluster_store_16(void *shared, int rank, co
                  "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n}"
                  :
                  : "r"(tern_shared_address(shared)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+                 : "memory");
+#endif
+}
+
+// Arrives once at block `rank`'s barrier of this place, in the cluster.
+__device__ __forceinline__ void tern_cluster_barrier_arrive(void *barrier, int rank) {
+#ifdef TERN_EMULATOR
+    tern_emu_mbarrier_arrive(tern_emu_cluster_map(barrier, rank));
+#else
+    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+                 :
+                 : "r"(tern_shared_address(barrier)), "r"(rank)
+                 : "memory");
+#endif
+}
+
+// Starts a copy of `bytes` (a multiple of 16) of this block's shared memory to the same place in block `rank` of the cluster; its
+// bytes count there, at the barrier of the place of `barrier`. The writers of the bytes must have fenced (tern_fence_async).
+__device__ __forceinline__ void tern_bulk_share(void *shared, int bytes, void *barrier, int rank) {
+#ifdef TERN_EMULATOR
+    tern_emu_bulk_copy(tern_emu_cluster_map(shared, rank), shared, (size_t)bytes, tern_emu_cluster_map(barrier, rank));
+#else
+    asm volatile("{\n.reg .b32 to, count;\nmapa.shared::cluster.u32 to, %0, %3;\nmapa.shared::cluster.u32 count, %2, %3;\n"
+                 "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [%0], %1, [count];\n}"
+                 :
+                 : "r"(tern_shared_address(shared)), "r"(bytes), "r"(tern_shared_address(barrier)), "r"(rank)
                  : "memory");
 #endif
 }
@@ -131,6 +160,21 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
                  : "r"(tern_shared_address(row)), "r"(value[0]), "r"(value[1]), "r"(value[2]), "r"(value[3])
                  : "memory");
 #endif
+}
+
+// Copies ROWS rows of 128 k of x into two swizzled halves of 64 k (B tiles of wgmma.cuh, PITCH bytes apart) by the 128 threads of a
+// warpgroup: each keeps one 16-byte chunk (8 k) of a row's 16 and takes every 8th row. `source` is its chunk in its first row,
+// `stride` the row stride in elements, `rows` how many rows from its first are inside; the others become zeros.
+template <int ROWS, int PITCH>
+__device__ __forceinline__ void tern_copy_rows(unsigned char *to, const __half *source, long long stride, int rows,
+                                               int thread) {
+    const int chunk = thread % 16, row = thread / 16;
+    to += chunk / 8 * PITCH + row * 128 + 16 * (chunk % 8 ^ row);
+#pragma unroll 8
+    for (int i = 0; i < ROWS / 8; i++) {
+        tern_cp_async<16>(to + 1024 * i, source, 8 * i < rows);
+        source += 8 * stride;
+    }
 }
 
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
