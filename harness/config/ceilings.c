@@ -43,7 +43,9 @@ void tern_gpu_apply_ceilings(struct tern_gpu *gpu, const struct tern_ceilings *c
         gpu->launch_us = launch->value;
     if (s8 > 0)
         gpu->s8_tops = s8;
-    if (seen_tflops > f16) /* also when nothing was measured */
+    /* 10.x and 11.x have a matrix unit (tcgen05) that no probe reaches. */
+    bool unit_unprobed = gpu->cc >= 100 && gpu->cc < 120 && gpu->f16_tflops > f16;
+    if (seen_tflops > f16 || unit_unprobed) /* also when nothing was measured */
         gpu->f16_tflops = fmax(gpu->f16_tflops, seen_tflops);
     else if (f16 > 0)
         gpu->f16_tflops = f16;

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/result.h"
 
-struct tern_report_gpu { /* what the roofline needs; filled by the caller from configs/gpus */
+struct tern_report_gpu { /* what the roofline needs; filled by the caller: measured ceilings, else configs/gpus */
     char name[32], title[64];
     double memory_gbs, f16_tflops;
 };

@@ -81,6 +81,10 @@ static void a_faster_library_refutes_the_rate(void **state) {
     gpu = description();
     tern_gpu_apply_ceilings(&gpu, &c, 1000);
     assert_float_equal(gpu.f16_tflops, 1000, 0);
+    gpu = description(); /* tcgen05 has no probe */
+    gpu.cc = 100;
+    tern_gpu_apply_ceilings(&gpu, &c, 860);
+    assert_float_equal(gpu.f16_tflops, 989, 0);
     gpu = description();
     c.count = 2; /* no rates, no reads: the description's figures stay */
     tern_gpu_apply_ceilings(&gpu, &c, 0);
