@@ -7,6 +7,7 @@
 #include "device/cuda_context.h"
 #include "measure/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MEBIBYTE       ((size_t)1 << 20)
@@ -82,6 +83,8 @@ enum tern_status tern_ceiling_once(struct tern_ceiling_run *r, const struct tern
 enum tern_status tern_ceiling_add(struct tern_ceiling_run *r, const char *kind, double argument, double value,
                                   const char *unit, const double *samples, size_t count, struct tern_error *err) {
     struct tern_clocks clocks;
+    if (!(value > 0) || !isfinite(value))
+        return tern_error_set(err, TERN_FAILED, "ceiling %s was measured as %g %s", kind, value, unit);
     struct tern_ceiling *row = tern_ceilings_add(r->out, kind, argument, unit);
     if (!row)
         return tern_error_set(err, TERN_INTERNAL, "no room for ceiling '%s'", kind);
