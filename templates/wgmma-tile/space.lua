@@ -58,6 +58,9 @@ local function cluster_rule(p, problem, gpu, tiles)
     if p.CLUSTER_K * 128 > problem.k then
         return "fewer k tiles than blocks of a cluster"
     end
+    if problem.n < 1024 then
+        return nil -- smaller than layers are: a check of the kernel, not a search
+    end
     local clusters = count_clusters(p, gpu)
     local left = tiles % (clusters * p.CLUSTER_K)
     if left == 0 or tiles > 6 * clusters * p.CLUSTER_K or (left + clusters - 1) // clusters >= p.CLUSTER_K then
@@ -97,6 +100,9 @@ local function shape_rule(p, problem, gpu)
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
+    if problem.family == "ternary" and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
+        return "scaled ternary weights are exact and need no second set of sums"
+    end
     if p.COPY_ARRIVES == 0 and p.CLUSTER_N == 1 and p.BLOCK_M ~= 128 then
         return "producers that wait are for comparison: BLOCK_M 128 only"
     end
@@ -110,14 +116,14 @@ local function shape_rule(p, problem, gpu)
     if reason then
         return reason
     end
-    if problem.m >= 128 then
+    if problem.m >= 128 and problem.n >= 1024 then
         -- how long the machine is busy, in tiles, against the work there is
         local clusters = count_clusters(p, gpu)
         local blocks = clusters * p.CLUSTER_K
         local rounds = (tiles % blocks + clusters - 1) // clusters
         local busy = (tiles // blocks + rounds / p.CLUSTER_K) * blocks * rows * p.BLOCK_M
-        if problem.n * problem.m < busy * 55 // 100 then
-            return "idle multiprocessors or padding: less than 55 % of the tiles' area is used"
+        if problem.n * problem.m < busy * 6 // 10 then
+            return "idle multiprocessors or padding: less than 60 % of the tiles' area is used"
         end
     end
 end
