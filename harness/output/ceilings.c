@@ -20,7 +20,7 @@ static void print_others(FILE *out, const struct tern_ceilings *c) {
     for (size_t i = 0; i < c->count; i++) {
         const struct tern_ceiling *row = &c->rows[i];
         if (strcmp(row->kind, "copy") == 0)
-            fprintf(out, "  copy on the device   %8.0f GB/s, read and written, %.0f MiB\n", row->value,
+            fprintf(out, "  the driver's copy    %8.0f GB/s, read and written, %.0f MiB\n", row->value,
                     row->argument / 1048576.0);
         else if (strcmp(row->kind, "launch") == 0)
             fprintf(out, "  empty kernel         %8.2f us as a node of a graph, %.0f block%s\n", row->value, row->argument,
@@ -68,9 +68,9 @@ void tern_output_ceilings_json(FILE *out, const struct tern_output_device *devic
         json_t *samples = json_array();
         for (size_t k = 0; k < row->sample_count; k++)
             json_array_append_new(samples, json_real(row->samples_us[k]));
-        json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:s, s:i, s:o}", "kind", row->kind, "argument", row->argument,
-                                              "value", row->value, "unit", row->unit, "sm_mhz", row->sm_mhz, "samples_us",
-                                              samples));
+        json_array_append_new(rows, json_pack("{s:s, s:I, s:f, s:s, s:i, s:o}", "kind", row->kind, "argument",
+                                              (json_int_t)row->argument, "value", row->value, "unit", row->unit, "sm_mhz",
+                                              row->sm_mhz, "samples_us", samples));
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o}", "gpu", device->gpu, "device", device->name, "driver",
                              device->driver, "db", device->db, "ceilings", rows);
