@@ -36,6 +36,14 @@
             {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", \
              1,        2},                                                                                                    \
             {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},       \
+            {"short-groups",                                                                                                  \
+             0,                                                                                                               \
+             TERN_OPTION_FLAG,                                                                                                \
+             &(o)->short_groups,                                                                                              \
+             NULL,                                                                                                            \
+             "allow a last group of fewer weights where K is no multiple",                                                    \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},      \
             {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                \
             {"replay",                                                                                                        \

@@ -35,7 +35,7 @@ struct run_options {
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     double budget_s; /* 0: the mode's default */
     int64_t jobs, device, seed, copies;
-    bool require_gpu, json;
+    bool require_gpu, short_groups, json;
     const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
 };
 
@@ -83,7 +83,7 @@ struct run {
     char why_planned[512]; /* why nothing can be measured */
     struct tern_device_info info;
     struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
-    int64_t asked;                     /* checks and trials that workers were asked for */
+    int64_t asked, finals; /* checks and trials, and finals, that workers were asked for */
     const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
     size_t prepared;   /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
     int worker_deaths; /* in this run */

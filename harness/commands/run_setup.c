@@ -148,9 +148,13 @@ static enum tern_status check_shapes(const struct run *run, struct tern_error *e
     for (size_t f = 0; f < run->shapes.format_count; f++)
         for (size_t l = 0; l < run->shapes.layer_count; l++) {
             const struct tern_layer *layer = &run->shapes.layers[l];
-            enum tern_status status = tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, true, err);
+            enum tern_status status =
+                tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, run->options.short_groups, err);
             if (status != TERN_OK) {
                 tern_error_prefix(err, "%s layer %s", run->shapes.name, layer->name);
+                if (tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, true, NULL) == TERN_OK)
+                    tern_error_hint(err,
+                                    "another group size, or --short-groups: the last group of each row is then shorter");
                 return status;
             }
         }
