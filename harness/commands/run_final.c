@@ -15,6 +15,7 @@
 #define FINALISTS_MAX   12  /* with the defaults and the best of each layout */
 #define FINAL_SECONDS   0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
 #define FINAL_TIMEOUT_S 180.0
+#define ATTEMPTS        2 /* the finalists have run right before: a second worker gets a second chance */
 #define RESAMPLES       1000
 #define IMPLAUSIBLE     0.97 /* below this share of the limit a time is an error to be explained, never a record */
 
@@ -280,26 +281,45 @@ static enum tern_status keep(struct final *f, struct tern_error *err) {
     return tern_store_batch_end(f->run->store, status, err);
 }
 
+/* One final in a worker of whatever age. *failed: the worker died, hung or reported a fault; every finalist then has that
+ * outcome, as nobody knows whose doing it was. */
+static enum tern_status attempt(struct final *f, bool *failed, struct tern_error *err) {
+    char why[512] = "";
+    enum tern_outcome fallback = TERN_OUTCOME_CRASH;
+    enum tern_status status = tern_run_gpu_ready(f->run, f->p, err);
+    if (status == TERN_OK)
+        status = begin_trials(f, err);
+    if (status != TERN_OK)
+        return status;
+    json_t *request = final_request(f);
+    enum tern_call call =
+        tern_run_gpu_call(f->run, f->p, request, FINAL_TIMEOUT_S, &f->reply, why, sizeof why, &status, err);
+    json_decref(request);
+    if (status == TERN_FAILED) { /* a kernel fault: the context is lost, and with it the worker */
+        fallback = TERN_OUTCOME_FAULT;
+        tern_str_copy(why, sizeof why, err->text);
+        tern_process_kill(&f->run->worker);
+        f->run->prepared = 0;
+        status = TERN_OK;
+    } else if (call == TERN_CALL_TIMEOUT) {
+        fallback = TERN_OUTCOME_TIMEOUT;
+    }
+    if (status != TERN_OK)
+        return status;
+    *failed = f->reply == NULL;
+    check_limit(f);
+    read_finalists(f, fallback, why);
+    rank_finalists(f);
+    return keep(f, err);
+}
+
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err) {
     struct final f = {.run = run, .p = p};
-    char why[512] = "";
-    pick_finalists(&f);
-    if (f.count == 0)
-        return TERN_OK; /* no right candidate: judged at the end of the run */
-    enum tern_status status = tern_run_gpu_ready(run, p, err);
-    if (status == TERN_OK)
-        status = begin_trials(&f, err);
-    json_t *request = final_request(&f);
-    enum tern_call call = TERN_CALL_DIED;
-    if (status == TERN_OK)
-        call = tern_run_gpu_call(run, p, request, FINAL_TIMEOUT_S, &f.reply, why, sizeof why, &status, err);
-    json_decref(request);
-    if (status == TERN_OK) {
-        check_limit(&f);
-        read_finalists(&f, call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH, why);
-        rank_finalists(&f);
-        status = keep(&f, err);
-    }
+    bool failed = true;
+    enum tern_status status = TERN_OK;
+    pick_finalists(&f); /* none: no right candidate, judged at the end of the run */
+    for (int i = 0; i < ATTEMPTS && f.count > 0 && failed && status == TERN_OK; i++)
+        status = attempt(&f, &failed, err);
     if (status == TERN_OK && f.reply)
         warn_contended(&f);
     for (size_t i = 0; i < f.count; i++)

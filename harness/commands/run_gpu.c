@@ -57,8 +57,8 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
 static json_t *hello_request(const struct run *run) {
     const struct run_options *o = &run->options;
     if (o->replay)
-        return json_pack("{s:s, s:s, s:s, s:I}", "do", "hello", "recording", o->replay, "fault", o->fault ? o->fault : "",
-                         "asked", (json_int_t)run->asked);
+        return json_pack("{s:s, s:s, s:s, s:I, s:I}", "do", "hello", "recording", o->replay, "fault",
+                         o->fault ? o->fault : "", "asked", (json_int_t)run->asked, "finals", (json_int_t)run->finals);
     return json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache);
 }
 
@@ -134,5 +134,6 @@ enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, c
         return TERN_CALL_DIED;
     const char *what = tern_message_text(request, "do");
     run->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
+    run->finals += strcmp(what, "final") == 0;
     return exchange(run, request, timeout_s, reply, why, why_size, status, err);
 }

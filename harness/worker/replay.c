@@ -23,6 +23,7 @@ static json_t *hello(struct replay *r, const json_t *request) {
     json_t *reply;
     enum tern_status status = tern_faults_parse(tern_message_text(request, "fault"), &r->faults, &err);
     r->faults.asked = tern_message_int(request, "asked", 0);
+    r->faults.finals = tern_message_int(request, "finals", 0);
     if (status == TERN_OK && (reply = tern_faults_act(&r->faults, request)))
         return reply;
     if (status == TERN_OK)

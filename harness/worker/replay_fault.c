@@ -91,13 +91,17 @@ static enum tern_status parse_one(struct tern_faults *f, const char *item, struc
     if (!at || kind == KIND_COUNT)
         return unknown_kind(item, name, err);
     int64_t when = TERN_FAULT_EACH;
-    if (strcmp(at + 1, "*") != 0 && !tern_str_parse_int(at + 1, 0, INT64_MAX, &when))
-        return tern_error_set(err, TERN_USAGE, "--fault: '%s': a number from 0 or * stands behind @", item);
+    bool final = at[1] == 'f';
+    if (strcmp(at + 1, "*") != 0 && !tern_str_parse_int(at + 1 + final, final ? 1 : 0, INT64_MAX, &when))
+        return tern_error_set(err, TERN_USAGE, "--fault: '%s': a number from 0, fN or * stands behind @", item);
+    if (final && !kinds[kind].act && kinds[kind].outcome != TERN_OUTCOME_FAULT)
+        return tern_error_set(err, TERN_USAGE, "--fault: '%s': a final as a whole has no such outcome", item);
     if (when == 0 && !kinds[kind].act)
         return tern_error_set(err, TERN_USAGE, "--fault: '%s': a hello has no outcome", item);
     if (f->count == TERN_MAX_FAULTS)
         return tern_error_set(err, TERN_USAGE, "--fault: more than %d faults", TERN_MAX_FAULTS);
     f->items[f->count].kind = kind;
+    f->items[f->count].final = final;
     f->items[f->count++].when = when;
     return TERN_OK;
 }
@@ -117,9 +121,11 @@ enum tern_status tern_faults_parse(const char *spec, struct tern_faults *f, stru
     return status;
 }
 
-/* True if a fault is due: `counted` tells a check or trial from a hello. */
-static bool due(const struct tern_faults *f, size_t i, bool counted) {
+/* True if a fault is due: `counted` tells a check or trial, `final` a final, neither a hello. */
+static bool due(const struct tern_faults *f, size_t i, bool counted, bool final) {
     int64_t when = f->items[i].when;
+    if (f->items[i].final || final)
+        return f->items[i].final && final && when == f->finals;
     if (counted)
         return when == TERN_FAULT_EACH || when == f->asked;
     return when == 0 || (strcmp(kinds[f->items[i].kind].name, "wedge") == 0 && when > 0 && f->asked >= when);
@@ -128,16 +134,23 @@ static bool due(const struct tern_faults *f, size_t i, bool counted) {
 json_t *tern_faults_act(struct tern_faults *f, const json_t *request) {
     const char *what = tern_message_text(request, "do");
     bool counted = strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
-    if (!counted && strcmp(what, "hello") != 0)
+    bool final = strcmp(what, "final") == 0;
+    if (!counted && !final && strcmp(what, "hello") != 0)
         return NULL;
     f->asked += counted;
+    f->finals += final;
     for (size_t i = 0; i < f->count; i++) {
         const struct kind *kind = &kinds[f->items[i].kind];
-        if (!due(f, i, counted))
+        if (!due(f, i, counted, final))
             continue;
         if (kind->act) {
             kind->act();
             continue;
+        }
+        if (final) { /* as gpu_final.c reports a kernel fault */
+            struct tern_error err;
+            tern_error_set(&err, TERN_FAILED, "%s", kind->detail);
+            return tern_reply_error(&err);
         }
         json_t *reply = tern_reply_outcome(kind->outcome, kind->detail);
         if (kind->outcome == TERN_OUTCOME_FAULT)

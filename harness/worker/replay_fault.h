@@ -1,12 +1,13 @@
 /* Faults on purpose in a replay worker: each failure that a GPU worker can show, at a chosen request. For tests of the run.
- * A specification is KIND@WHEN[,KIND@WHEN...]; WHEN counts check and trial requests of the whole run from 1, 0 is the hello
- * of every worker, * is every check and trial. */
+ * A specification is KIND@WHEN[,KIND@WHEN...]; WHEN counts check and trial requests of the whole run from 1, fN is its Nth
+ * final, 0 the hello of every worker, * every check and trial. */
 #ifndef TERN_WORKER_REPLAY_FAULT_H
 #define TERN_WORKER_REPLAY_FAULT_H
 
 #include "core/error.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TERN_MAX_FAULTS 16
@@ -16,9 +17,10 @@ struct tern_faults {
     struct {
         int kind; /* index in the table of kinds */
         int64_t when;
+        bool final; /* `when` counts finals */
     } items[TERN_MAX_FAULTS];
     size_t count;
-    int64_t asked; /* checks and trials so far, those of earlier workers included */
+    int64_t asked, finals; /* checks and trials, and finals, so far; those of earlier workers included */
 };
 
 /* TERN_USAGE with the offending part; spec NULL or "": no faults. */

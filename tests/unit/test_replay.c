@@ -301,7 +301,8 @@ static void faults_come_at_their_turn(void **state) {
 
 static void fault_specifications(void **state) {
     (void)state;
-    static const char *const bad[] = {"crash", "crash@", "crash@x", "crash@-1", "@3", "crsh@3", ",", "wrong@0", "crash@1 2"};
+    static const char *const bad[] = {"crash", "crash@",  "crash@x",   "crash@-1", "@3",       "crsh@3",
+                                      ",",     "wrong@0", "crash@1 2", "wrong@f1", "crash@f0", "crash@f"};
     struct tern_faults faults;
     struct tern_error err = {0};
     CHECK_OK(tern_faults_parse(NULL, &faults, failure));
@@ -310,6 +311,9 @@ static void fault_specifications(void **state) {
     assert_int_equal(faults.count, 3);
     assert_int_equal(faults.items[1].when, 12);
     assert_int_equal(faults.items[2].when, TERN_FAULT_EACH);
+    CHECK_OK(tern_faults_parse("fault@f2", &faults, failure));
+    assert_true(faults.items[0].final);
+    assert_int_equal(faults.items[0].when, 2);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(tern_faults_parse(bad[i], &faults, &err), TERN_USAGE);
         assert_non_null(strstr(err.text, "--fault"));
