@@ -10,7 +10,7 @@ set logscale xy
 set lmargin at screen 0.085; set rmargin at screen 0.72; set tmargin at screen 1.0 - 52.0/HEIGHT; set bmargin at screen 90.0/HEIGHT
 set key at screen 0.985, 1.0 - 52.0/HEIGHT right top vertical Left reverse samplen 2 spacing 1.15
 set xlabel "operations for each byte moved, FLOP/byte"
-set ylabel "arithmetic rate, TFLOP/s" offset 1,0
+set ylabel "arithmetic rate, TFLOP/s" offset -0.3,0
 set format x "%g"; set format y "%g"
 stats DATA skip 1 using 16:17 nooutput name "P"
 # The ridge, where the two ceilings meet, and a decade of the slope are always seen.
