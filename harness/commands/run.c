@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/str.h"
 #include "output/table.h"
 #include "worker/interrupt.h"
 
@@ -85,8 +86,18 @@ static void help(void) {
          "missing, 4 file or database, 130 interrupted");
 }
 
+static void keep_command_line(int argc, char **argv, struct run_options *o) {
+    struct tern_str line = {0};
+    tern_str_append(&line, "tune run");
+    for (int i = 1; i < argc; i++)
+        tern_str_printf(&line, " %s", argv[i]);
+    tern_str_copy(o->command_line, sizeof o->command_line, tern_str_text(&line));
+    tern_str_free(&line);
+}
+
 static enum tern_status parse(int argc, char **argv, struct run_options *o, struct tern_error *err) {
     set_defaults(o);
+    keep_command_line(argc, argv, o);
     const struct tern_option rows[] = OPTION_ROWS(o);
     size_t positional = 0;
     enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);

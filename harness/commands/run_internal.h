@@ -32,6 +32,7 @@
 #define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
 
 struct run_options {
+    char command_line[512]; /* as typed, for the database */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     double budget_s; /* 0: the mode's default */
     int64_t jobs, device, seed, copies;

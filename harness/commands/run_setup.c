@@ -245,13 +245,9 @@ static enum tern_status open_store(struct run *run, struct tern_error *err) {
         status = tern_store_recover(run->store, &recovered, err);
     if (recovered > 0)
         tern_log_note("an earlier run was killed; %lld of its trials are marked and run again", (long long)recovered);
-    struct tern_str line = {0};
-    tern_str_printf(&line, "tune run --gpu %s --shapes %s%s%s%s%s", o->gpu, o->shapes, o->formats ? " --formats " : "",
-                    o->formats ? o->formats : "", o->replay ? " --replay " : "", o->replay ? o->replay : "");
     if (status == TERN_OK)
-        status = tern_store_run_begin(run->store, run->device_id, tern_str_text(&line), TERN_VERSION, (uint64_t)o->seed,
+        status = tern_store_run_begin(run->store, run->device_id, o->command_line, TERN_VERSION, (uint64_t)o->seed,
                                       &run->run_id, err);
-    tern_str_free(&line);
     return status;
 }
 
