@@ -17,7 +17,7 @@
 #define SETTLE_S         3.0 /* load before the first time is taken (tuning.md: about 3 s) */
 #define SCREEN_SHARE     0.6 /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
 #define SCREEN_MIN       6   /* candidates tried whatever the budget says */
-#define SCREEN_MAX       96  /* candidates a problem has compiled at most */
+#define SCREEN_MAX       48  /* candidates a problem has compiled at most */
 #define NEIGHBOUR_BEST   6   /* best of the neighbouring problem that go first */
 #define HOPELESS_AFTER   6   /* candidates of a template that ran right, */
 #define HOPELESS         1.5 /* all slower than this many times the best: the template gets no more time */
