@@ -44,9 +44,10 @@ struct tern_share {
     unsigned char *x;
     float *slots;
     void *barrier;
+    void *extra; // the template's own: 16-byte aligned, what the launch's smem adds behind the barrier
 };
 
-__device__ __forceinline__ int tern_smaller(int a, int b) {
+__host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
     return a < b ? a : b;
 }
 
@@ -75,6 +76,7 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     s.x = shared;
     s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
     s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
+    s.extra = (unsigned char *)s.barrier + 16;
     return s;
 }
 
@@ -97,18 +99,10 @@ __device__ __forceinline__ struct tern_source tern_source_make(const struct tern
 
 // One lane's part of a 16 x 128 tile with the scales and zero points of its rows g (low half) and g + 8 (high half).
 struct tern_tile {
-    uint4 codes[CODE_CHUNKS];
-    uint2 high; // third bits, BITS == 3 only
+    unsigned words[tern_codes<BITS>::words];
     unsigned scales[SPANS];
     unsigned zeros[SPANS]; // two bytes
 };
-
-__device__ __forceinline__ unsigned tern_tile_word(const struct tern_tile &tile, int word) {
-    if (BITS == 3 && word >= 4)
-        return word == 4 ? tile.high.x : tile.high.y;
-    const uint4 &chunk = tile.codes[word / 4];
-    return word % 4 == 0 ? chunk.x : word % 4 == 1 ? chunk.y : word % 4 == 2 ? chunk.z : chunk.w;
-}
 
 // A warp's place in its piece of the line of tiles. `left` counts the tiles of the running chunk.
 struct tern_cursor {
@@ -170,9 +164,9 @@ __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TIL
         const unsigned char *codes = from.codes + (unsigned long long)index * TILE_BYTES;
 #pragma unroll
         for (int i = 0; i < CODE_CHUNKS; i++)
-            tern_load_stream_16_if(&tiles[r].codes[i], codes + i * 512, load);
+            tern_load_stream_16_if(tiles[r].words + 4 * i, codes + i * 512, load);
         if (BITS == 3)
-            tern_load_stream_8_if(&tiles[r].high, codes + 512 - lane * 8, load);
+            tern_load_stream_8_if(tiles[r].words + tern_codes<BITS>::words - 2, codes + 512 - lane * 8, load);
 #pragma unroll
         for (int j = 0; j < SPANS; j++) {
             int group = GROUP == 0 ? 0 : (c.k * SPANS + j) / SPANS_PER_GROUP;
@@ -189,9 +183,8 @@ __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TIL
 
 __device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
 #pragma unroll
-    for (int i = 0; i < CODE_CHUNKS; i++)
-        tile.codes[i] = make_uint4(0, 0, 0, 0);
-    tile.high = make_uint2(0, 0);
+    for (int i = 0; i < tern_codes<BITS>::words; i++)
+        tile.words[i] = 0;
 #pragma unroll
     for (int j = 0; j < SPANS; j++)
         tile.scales[j] = tile.zeros[j] = 0;
@@ -300,12 +293,12 @@ __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const s
         tern_x_copy(s, args, here.k_end, buffer ^ 1);
 }
 
-// Walks the warp's tiles: multiply(tiles, x) for each set of ROW_TILES tiles, x at the tile's columns of row 0 of x in
-// shared memory; flush(tiles, slot) behind the last one of a row block in this piece. Loads of weights start before anything
-// waits.
-template <class MULTIPLY, class FLUSH>
+// Walks the warp's tiles: prepare() once x (its first chunk) is there; multiply(tiles, x, tile) for each set of ROW_TILES
+// tiles, x the offset from s.x of the tile's columns in row 0 of x, tile counted from the chunk's first; flush(tiles, slot)
+// behind the last one of a row block in this piece. Loads of weights start before anything waits.
+template <class PREPARE, class MULTIPLY, class FLUSH>
 __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
-                                                 int lane, MULTIPLY multiply, FLUSH flush) {
+                                                 int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
     if (X_BULK)
         tern_x_announce(s, args);
     if (X_BULK && X_SHARE == 1) // one warp's few instructions: ahead of the weights
@@ -334,6 +327,7 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
     } else {
         tern_x_wait<0>(s);
     }
+    prepare();
     int buffer = 0;
     for (bool more = true; more;) {
 #pragma unroll
@@ -345,8 +339,8 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
                 more = false;
                 break;
             }
-            const unsigned char *x = s.x + (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0);
-            multiply(ring[i], x + (here.k - here.k_begin) * 256);
+            const int tile = here.k - here.k_begin;
+            multiply(ring[i], (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
             float *slot = tern_slot(s, warp, here.block);
             if (tern_cursor_next(here, s, groups))
                 flush(ring[i], slot);
