@@ -45,13 +45,9 @@ __host__ __device__ constexpr bool tern_is_first(int piece, int span_begin) {
             return false;
     return true;
 }
-__host__ __device__ constexpr float tern_power(int exponent) {
-    return exponent < 0 ? tern_power(exponent + 1) / 2 : exponent > 0 ? 2 * tern_power(exponent - 1) : 1.0f;
-}
-
-// 2^24 and the power of a set of columns.
-__device__ __forceinline__ float tern_set_power(int set) {
-    return __uint_as_float((127u + 24u - (unsigned)(tern_width::pitch * set)) << 23);
+// 2^exponent, for normal results.
+__device__ __forceinline__ float tern_power(int exponent) {
+    return __uint_as_float((unsigned)(127 + exponent) << 23);
 }
 
 // Sums of a row block: [row tile][column tile][fragment register].
@@ -214,7 +210,7 @@ __device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[
                                                 int lane, float *slot, struct tern_sums &sums) {
     const int g = lane / 4, t = lane % 4;
     const int set = FOLD == 1 ? 0 : 2 * t / M_TILE % FOLD;
-    const float power = RAW_CODES ? tern_set_power(set) : 1.0f;
+    const float power = RAW_CODES ? tern_power(24 - tern_width::pitch * set) : 1.0f;
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++)
 #pragma unroll
@@ -245,8 +241,8 @@ __device__ __forceinline__ struct tern_columns tern_columns_make(const struct te
 #pragma unroll
     for (int set = 0; set < FOLD; set++)
         c.other[set] = g / M_TILE % FOLD == set ? 0 : -1;
-    c.zeros = (int)((unsigned char *)s.extra - s.x) + t * 16;
-    c.group_x = (int)((unsigned char *)s.extra - s.x) + 256 + t * 8;
+    c.zeros = (int)(s.extra - s.x) + t * 16;
+    c.group_x = (int)(s.extra - s.x) + 256 + t * 8;
 #ifndef TERN_EMULATOR
     // Keeps the values in registers: the compiler would compute them anew for every tile.
 #pragma unroll
@@ -266,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     const struct tern_share s = tern_share_make(args, shared);
     const struct tern_columns columns = tern_columns_make(s, lane);
     if (FOLD > 1 && threadIdx.x < 16)
-        tern_shared_store_16((unsigned char *)s.extra + threadIdx.x * 16, make_uint4(0, 0, 0, 0));
+        tern_shared_store_16(s.extra + threadIdx.x * 16, make_uint4(0, 0, 0, 0));
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane,

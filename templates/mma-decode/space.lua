@@ -1,6 +1,6 @@
 -- mma-decode: parameter space of the tensor-core decode kernel (kernel.cu says what the parameters do).
 
--- Registers a thread needs, roughly: the ring, sets of sums (one where a row has one scale), fragments, addresses.
+-- Registers a thread needs, roughly: codes, sets of sums (one where a row has one scale), fragments, addresses.
 local function registers(p, problem)
     local spans = problem.group % 128 == 0 and 1 or problem.group % 64 == 0 and 2 or 4
     local per_tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
@@ -8,7 +8,7 @@ local function registers(p, problem)
     local accumulators = p.M_TILE >= 8 and places or math.max(places * p.M_TILE // 8, 1)
     local sets = p.RAW_CODES == 1 and 1 + accumulators or (problem.groups == 1 or p.SCALE_WEIGHTS == 1) and 1 or 2
     local sums = p.ROW_TILES * math.max(p.M_TILE, 8) / 2 * sets
-    return p.PREFETCH * p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
+    return p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
 end
 
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
@@ -20,7 +20,8 @@ local function fits(p, problem, gpu, x_chunk, waves)
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
     local spans = problem.group % 128 == 0 and 1 or 4
     local sums_of_x = p.RAW_CODES * (256 + tiles * spans * ceil_div(p.M_TILE, 8) * 32)
-    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + sums_of_x
+    local ring = p.WARPS * p.PREFETCH * p.ROW_TILES * (256 * problem.bits + (problem.group % 128 == 0 and 48 or 192))
+    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + ring + sums_of_x
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
 end
 
@@ -89,7 +90,7 @@ return {
         { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
         { name = "PREFETCH", values = { 2, 3, 4, 6 }, default = 4,
-          doc = "K tiles of 128 in flight in registers, each of ROW_TILES tiles" },
+          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
         { name = "M_TILE", values = { 2, 4, 8, 16, 32, 64 }, default = 8,
           doc = "rows of x a pass: columns of the fragments; under 8 the other columns hold sums of other powers of two" },
         { name = "CTAS", values = { 1, 2, 4 }, default = 2,
@@ -118,9 +119,10 @@ return {
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
-        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier: tern/decode.cuh;
+        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier, the rings: tern/decode.cuh;
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
             .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
+            .. "+WARPS*PREFETCH*ROW_TILES*(256*BITS+(GROUP%128==0?48:192))"
             -- raw codes: zeros, sums of x over spans of 32 k or (groups of 128 and more) of 128 k
             .. "+RAW_CODES*(256+ceil_div(K,128*CLUSTER_K)*(GROUP%128==0?1:4)*ceil_div(M_TILE,8)*32)",
         workspace = "0",

@@ -1,5 +1,5 @@
-// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the register ring
-// that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one
+// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the ring in shared
+// memory that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one
 // tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
@@ -13,7 +13,11 @@
 // end each output is the sum of the slots of its row block, in warp order, hence deterministic.
 //
 // Shared memory: x, [columns][x_pitch]; a second x buffer if X_CHUNK > 0; slots,
-// [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier. The launch's smem expression states the same sum.
+// [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier in 16; the warps' rings. The launch's smem expression
+// states the same sum.
+//
+// Why a ring of asynchronous copies and not of registers: a warp has six scoreboards for all its loads, ptxas gives the loads
+// of all slots of a ring one of them, and waiting for the oldest slot then waits for the newest too.
 #ifndef TERN_DECODE_CUH
 #define TERN_DECODE_CUH
 
@@ -30,6 +34,9 @@ constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 9
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
 static_assert(X_SHARE == 1 || (X_BULK == 1 && CLUSTER_K == 1), "blocks that share x copy it in bulk and do not split K");
+constexpr int SCALES_AT = ROW_TILES * TILE_BYTES; // in a slot of the ring, behind the codes: [ROW_TILES][SPANS] of 32 bytes
+constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * SPANS * 32; // [ROW_TILES][SPANS] of 16 bytes
+constexpr int RING_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * SPANS * 16;
 constexpr int X_BUFFERS = X_CHUNK > 0 ? 2 : 1;
 
 // What the block owns and where it keeps it. All members are uniform over the block.
@@ -44,7 +51,8 @@ struct tern_share {
     unsigned char *x;
     float *slots;
     void *barrier;
-    void *extra; // the template's own: 16-byte aligned, what the launch's smem adds behind the barrier
+    unsigned char *ring;  // [WARPS][PREFETCH][RING_BYTES]
+    unsigned char *extra; // the template's own: 16-byte aligned, what the launch's smem adds behind the ring
 };
 
 __host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
@@ -76,11 +84,13 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     s.x = shared;
     s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
     s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
-    s.extra = (unsigned char *)s.barrier + 16;
+    s.ring = (unsigned char *)s.barrier + 16;
+    s.extra = s.ring + WARPS * PREFETCH * RING_BYTES;
     return s;
 }
 
-// Where the lane finds its part of tile 0 and of the scales and zero points of group 0.
+// Where the lane finds its part of tile 0, and, of group 0, the 16 bytes of scales and of zero points that it copies: lane
+// 2*e + half the half of entry e = row tile * SPANS + span, lane e the zero points of it.
 struct tern_source {
     const unsigned char *codes, *scales, *zeros;
 };
@@ -88,8 +98,9 @@ struct tern_source {
 __device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane) {
     struct tern_source from;
     from.codes = (const unsigned char *)args.codes + (unsigned)lane * 16;
-    from.scales = (const unsigned char *)args.scales + (unsigned)lane / 4 * 4;
-    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? (unsigned)lane / 4 * 2 : 0);
+    const unsigned row_tile = (unsigned)lane / (2 * SPANS), of_zeros = (unsigned)lane / SPANS;
+    from.scales = (const unsigned char *)args.scales + row_tile * (unsigned)args.groups * 32 + (unsigned)lane % 2 * 16;
+    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? of_zeros * (unsigned)args.groups * 16 : 0);
 #ifndef TERN_EMULATOR
     // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
     asm("" : "+l"(from.codes), "+l"(from.scales), "+l"(from.zeros));
@@ -152,42 +163,68 @@ __device__ __forceinline__ bool tern_cursor_next(struct tern_cursor &c, const st
     return wrapped || c.left == 0;
 }
 
-// Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false
-// load nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
-__device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_cursor &c,
-                                               const struct tern_share &s, const struct tern_source &from, int groups,
-                                               int lane, bool wanted) {
+// The group of span `span` of the cursor's tile; the spans behind the end of K belong to no group.
+__device__ __forceinline__ unsigned tern_span_group(const struct tern_cursor &c, int span, int groups) {
+    if (GROUP == 0)
+        return 0;
+    const int group = (c.k * SPANS + span) / SPANS_PER_GROUP;
+    return (unsigned)(SPANS > 1 ? tern_smaller(group, groups - 1) : group);
+}
+
+// Starts the copies of the tiles at the cursor, one for each row tile of the block, into a slot of the ring; row tiles beyond W
+// become zeros. With one scale a row, scales come only with the last tile of a row block, where they are used.
+__device__ __forceinline__ void tern_tile_copy(unsigned char *slot, const struct tern_cursor &c, const struct tern_share &s,
+                                               const struct tern_source &from, int groups, int lane) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        const bool load = wanted && (ROW_TILES == 1 || r < c.present);
+        const bool present = ROW_TILES == 1 || r < c.present;
         const unsigned index = c.tile + (unsigned)(r * s.k_tiles + c.k);
         const unsigned char *codes = from.codes + (unsigned long long)index * TILE_BYTES;
+        unsigned char *to = slot + r * TILE_BYTES + lane * 16;
 #pragma unroll
         for (int i = 0; i < CODE_CHUNKS; i++)
-            tern_load_stream_16_if(tiles[r].words + 4 * i, codes + i * 512, load);
+            tern_cp_async<16>(to + i * 512, codes + i * 512, present);
         if (BITS == 3)
-            tern_load_stream_8_if(tiles[r].words + tern_codes<BITS>::words - 2, codes + 512 - lane * 8, load);
-#pragma unroll
-        for (int j = 0; j < SPANS; j++) {
-            int group = GROUP == 0 ? 0 : (c.k * SPANS + j) / SPANS_PER_GROUP;
-            if (SPANS > 1) // the spans behind the end of K belong to no group
-                group = tern_smaller(group, groups - 1);
-            const unsigned long long entry = c.group + (unsigned)(r * groups + group);
-            const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
-            tern_load_stream_4_if(&tiles[r].scales[j], from.scales + entry * 32, load && scale);
-            if (HAS_ZEROS)
-                tern_load_stream_2_if(&tiles[r].zeros[j], from.zeros + entry * 16, load);
-        }
+            tern_cp_async<8>(to + 512 - lane * 8, codes + 512 - lane * 8, present);
+    }
+    const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
+    const unsigned entry = c.group + tern_span_group(c, lane / 2 % SPANS, groups);
+    tern_cp_async_if<16>(slot + SCALES_AT + lane * 16, from.scales + (unsigned long long)entry * 32,
+                         ROW_TILES == 1 || lane / (2 * SPANS) < c.present, scale && lane < 2 * SPANS * ROW_TILES);
+    if (HAS_ZEROS) {
+        const unsigned of_zeros = c.group + tern_span_group(c, lane % SPANS, groups);
+        tern_cp_async_if<16>(slot + ZEROS_AT + lane * 16, from.zeros + (unsigned long long)of_zeros * 16,
+                             ROW_TILES == 1 || lane / SPANS < c.present, lane < SPANS * ROW_TILES);
     }
 }
 
-__device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
+// The lane's part of a slot whose copies are complete.
+__device__ __forceinline__ void tern_tile_take(struct tern_tile (&tiles)[ROW_TILES], const unsigned char *slot, int lane) {
+    const int g = (int)((unsigned)lane / 4);
 #pragma unroll
-    for (int i = 0; i < tern_codes<BITS>::words; i++)
-        tile.words[i] = 0;
+    for (int r = 0; r < ROW_TILES; r++) {
+        const unsigned char *codes = slot + r * TILE_BYTES + lane * 16;
 #pragma unroll
-    for (int j = 0; j < SPANS; j++)
-        tile.scales[j] = tile.zeros[j] = 0;
+        for (int i = 0; i < CODE_CHUNKS; i++) {
+            const uint4 four = tern_shared_load_16(codes + i * 512);
+            tiles[r].words[4 * i + 0] = four.x;
+            tiles[r].words[4 * i + 1] = four.y;
+            tiles[r].words[4 * i + 2] = four.z;
+            tiles[r].words[4 * i + 3] = four.w;
+        }
+        if (BITS == 3) {
+            const uint2 two = *reinterpret_cast<const uint2 *>(codes + 512 - lane * 8);
+            tiles[r].words[tern_codes<BITS>::words - 2] = two.x;
+            tiles[r].words[tern_codes<BITS>::words - 1] = two.y;
+        }
+#pragma unroll
+        for (int j = 0; j < SPANS; j++) {
+            const int entry = r * SPANS + j;
+            tiles[r].scales[j] = *reinterpret_cast<const unsigned *>(slot + SCALES_AT + entry * 32 + g * 4);
+            if (HAS_ZEROS)
+                tiles[r].zeros[j] = *reinterpret_cast<const unsigned short *>(slot + ZEROS_AT + entry * 16 + g * 2);
+        }
+    }
 }
 
 __device__ __forceinline__ tern_zero_bias tern_tile_zero(const struct tern_tile &tile, int span) {
@@ -250,7 +287,7 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const st
     }
 }
 
-// Waits for the newest copy of x but LEFT; then the whole block may read it.
+// Waits for all groups of copies but the newest LEFT; then the whole block may read it.
 template <int LEFT> __device__ __forceinline__ void tern_x_wait(const struct tern_share &s) {
     if (!X_BULK)
         tern_cp_async_wait<LEFT>();
@@ -270,17 +307,18 @@ __device__ __forceinline__ float *tern_slot(const struct tern_share &s, int warp
     return s.slots + (warp * s.slots_per_warp + block - tern_warp_first(s, warp)) * (s.columns * SLOT_PITCH);
 }
 
-// The ring's next load: into `tiles`, from the cursor, which moves on. Past the end of the piece it loads nothing.
-__device__ __forceinline__ void tern_ring_load(struct tern_tile (&tiles)[ROW_TILES], struct tern_cursor &fetch,
-                                               const struct tern_share &s, const struct tern_source &from, int groups,
-                                               int warp, int lane) {
+// The ring's next copy: into `slot`, from the cursor, which moves on. Past the end of the piece it copies nothing, but
+// closes a group of copies all the same: the loop counts them.
+__device__ __forceinline__ void tern_ring_copy(unsigned char *slot, struct tern_cursor &fetch, const struct tern_share &s,
+                                               const struct tern_source &from, int groups, int warp, int lane) {
     if (X_CHUNK > 0)
         while (fetch.left == 0 && fetch.k_end < s.k_end)
             tern_cursor_start(fetch, s, groups, warp, fetch.k_end);
-    const bool wanted = fetch.left > 0;
-    tern_tile_load(tiles, fetch, s, from, groups, lane, wanted);
-    if (wanted)
+    if (fetch.left > 0) {
+        tern_tile_copy(slot, fetch, s, from, groups, lane);
         tern_cursor_next(fetch, s, groups);
+    }
+    tern_cp_async_commit();
 }
 
 // Brings the next chunk of x into use and starts the copy of the one after it. All warps pass here once for each chunk.
@@ -301,51 +339,49 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
                                                  int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
     if (X_BULK)
         tern_x_announce(s, args);
-    if (X_BULK && X_SHARE == 1) // one warp's few instructions: ahead of the weights
+    if (X_SHARE == 1) // few instructions; its group of copies is older than the weights'
         tern_x_copy(s, args, s.k_begin, 0);
     const struct tern_source from = tern_source_make(args, lane);
     const int groups = (int)args.groups;
+    unsigned char *ring = s.ring + warp * (PREFETCH * RING_BYTES);
     struct tern_cursor fetch, here;
     tern_cursor_start(fetch, s, groups, warp, s.k_begin);
     here = fetch;
-    struct tern_tile ring[PREFETCH][ROW_TILES];
 #pragma unroll
-    for (int i = 0; i < PREFETCH; i++) {
-#pragma unroll
-        for (int r = 0; r < ROW_TILES; r++)
-            tern_tile_clear(ring[i][r]);
-        tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
-    }
-    if (X_SHARE > 1)
+    for (int i = 0; i < PREFETCH; i++)
+        tern_ring_copy(ring + i * RING_BYTES, fetch, s, from, groups, warp, lane);
+    if (X_SHARE > 1) {
         tern_cluster_wait(); // every block's barrier is ready
-    if (!X_BULK || X_SHARE > 1)
         tern_x_copy(s, args, s.k_begin, 0);
+    }
     tern_slots_clear(s);
     if (X_CHUNK > 0 && here.k_end < s.k_end) {
         tern_x_copy(s, args, here.k_end, 1);
-        tern_x_wait<1>(s);
+        tern_x_wait<PREFETCH + 1>(s);
     } else {
-        tern_x_wait<0>(s);
+        tern_x_wait<PREFETCH>(s);
     }
     prepare();
-    int buffer = 0;
-    for (bool more = true; more;) {
-#pragma unroll
-        for (int i = 0; i < PREFETCH; i++) {
-            if (X_CHUNK > 0)
-                while (here.left == 0 && here.k_end < s.k_end)
-                    tern_x_advance(here, s, args, warp, buffer);
-            if (here.left == 0) {
-                more = false;
-                break;
-            }
-            const int tile = here.k - here.k_begin;
-            multiply(ring[i], (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
-            float *slot = tern_slot(s, warp, here.block);
-            if (tern_cursor_next(here, s, groups))
-                flush(ring[i], slot);
-            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
-        }
+    int buffer = 0, place = 0;
+#pragma unroll 1
+    for (;;) {
+        if (X_CHUNK > 0)
+            while (here.left == 0 && here.k_end < s.k_end)
+                tern_x_advance(here, s, args, warp, buffer);
+        if (here.left == 0)
+            break;
+        struct tern_tile tiles[ROW_TILES];
+        tern_cp_async_wait<PREFETCH - 1>();
+        __syncwarp(); // scales were copied by other lanes
+        tern_tile_take(tiles, ring + place, lane);
+        __syncwarp(); // all have read
+        tern_ring_copy(ring + place, fetch, s, from, groups, warp, lane);
+        place = place == (PREFETCH - 1) * RING_BYTES ? 0 : place + RING_BYTES;
+        const int tile = here.k - here.k_begin;
+        multiply(tiles, (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
+        float *slot = tern_slot(s, warp, here.block);
+        if (tern_cursor_next(here, s, groups))
+            flush(tiles, slot);
     }
 }
 
