@@ -60,17 +60,19 @@ struct tern_group_sums {
 
 // Where a lane finds x and its sums; byte offsets from the block's x.
 struct tern_columns {
-    int at[COLUMN_TILES]; // first 16 bytes of the lane's column in each fragment
-    int other[FOLD];      // all ones in the sets of columns that are not the lane's
-    int zeros, group_x;   // 256 bytes of zeros that other sets read; lane t's first pair of sums (tern_group_x_make)
+    int at[COLUMN_TILES]; // first 16 bytes of the lane's column in each fragment, FOLD 1
+    // FOLD > 1: for a piece of each set of columns, offset at tile 0 and step from tile to tile. The lane's own set has its
+    // column of x, the others 256 bytes of zeros (step 0).
+    int base[FOLD], pitch[FOLD];
+    int group_x;     // lane t's first pair of sums (tern_group_x_make)
+    unsigned two_24; // 2^24, unknown to the compiler
 };
 
-// The lane's 16 bytes of x for a piece of the tile at `tile_at`: two steps of its column, zeros for another set's piece.
-__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int tile_at, int m,
+// The lane's 16 bytes of x for a piece of a tile, `x` the offset of the tile's columns: two steps of its column.
+__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int x, int tile, int m,
                                              int piece) {
-    int at = c.at[m] + tile_at;
-    if (FOLD > 1)
-        at = (at & ~c.other[tern_set_of(piece)]) | (c.zeros & c.other[tern_set_of(piece)]);
+    const int set = tern_set_of(piece);
+    const int at = FOLD > 1 ? tile * c.pitch[set] + c.base[set] : c.at[m] + x;
     return tern_shared_load_16(s.x + at + piece * 64);
 }
 
@@ -107,10 +109,10 @@ __device__ __forceinline__ void tern_span_add(const struct tern_tile &tile, int 
 }
 
 // The fragment of one step.
-__device__ __forceinline__ void tern_fragment(const struct tern_tile &tile, int step, unsigned a[4]) {
+__device__ __forceinline__ void tern_fragment(const struct tern_tile &tile, int step, unsigned two_24, unsigned a[4]) {
     const int span = step * SPANS / 8;
     if (RAW_CODES)
-        tern_raw_fragment<BITS, PLACES>(tile.words, step, a);
+        tern_raw_fragment<BITS, PLACES>(tile.words, step, two_24, a);
     else
         tern_dequant_tile<BITS>(tile.words, step, tern_tile_zero(tile, span), a);
     if (SCALE_WEIGHTS && GROUP != 0) {
@@ -130,7 +132,7 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
 #pragma unroll
     for (int piece = 0; piece < 4; piece++)
         if (ahead)
-            b[piece] = tern_x_load(s, c, x, 0, piece);
+            b[piece] = tern_x_load(s, c, x, tile, 0, piece);
 #pragma unroll
     for (int piece = 0; piece < 4; piece++) { // 32 k: two steps
         const int span = piece * SPANS / 4, span_begin = span * 4 / SPANS, accumulator = tern_accumulator_of(piece);
@@ -140,11 +142,11 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
         for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                tern_fragment(tiles[r], 2 * piece + h, a[r][h]);
+                tern_fragment(tiles[r], 2 * piece + h, c.two_24, a[r][h]);
 #pragma unroll
         for (int m = 0; m < COLUMN_TILES; m++) {
             if (!ahead)
-                b[piece] = tern_x_load(s, c, x, m, piece);
+                b[piece] = tern_x_load(s, c, x, tile, m, piece);
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 if (!GROUP_SUMS)
@@ -185,7 +187,7 @@ __device__ __forceinline__ void tern_group_x_make(const struct tern_share &s, co
                 const int span = piece * SPANS / 4, accumulator = tern_accumulator_of(piece);
                 const unsigned one = (HAS_ZEROS ? 1u : ZERO) * 0x00010001u << (tern_width::pitch * (piece % PLACES));
                 const unsigned a[4] = {one, one, one, one};
-                const uint4 b = tern_x_load(s, c, tile * 256, m, piece);
+                const uint4 b = tern_x_load(s, c, tile * 256, tile, m, piece);
                 if (tern_is_first(piece, span * 4 / SPANS))
                     tern_mma_f16_first(group[accumulator], a, b.x, b.y);
                 else
@@ -238,17 +240,21 @@ __device__ __forceinline__ struct tern_columns tern_columns_make(const struct te
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++)
         c.at[m] = tern_smaller(8 * m + g % M_TILE, s.columns - 1) * s.x_pitch + t * 16;
+    const int zeros = (int)(s.extra - s.x) + t * 16;
 #pragma unroll
-    for (int set = 0; set < FOLD; set++)
-        c.other[set] = g / M_TILE % FOLD == set ? 0 : -1;
-    c.zeros = (int)(s.extra - s.x) + t * 16;
+    for (int set = 0; set < FOLD; set++) {
+        const bool own = g / M_TILE % FOLD == set;
+        c.base[set] = own ? c.at[0] : zeros;
+        c.pitch[set] = own ? 256 : 0;
+    }
     c.group_x = (int)(s.extra - s.x) + 256 + t * 8;
+    c.two_24 = gridDim.z << 24; // a grid has one layer
 #ifndef TERN_EMULATOR
     // Keeps the values in registers: the compiler would compute them anew for every tile.
 #pragma unroll
     for (int set = 0; set < FOLD; set++)
-        asm("" : "+r"(c.other[set]));
-    asm("" : "+r"(c.at[0]), "+r"(c.zeros), "+r"(c.group_x));
+        asm("" : "+r"(c.base[set]), "+r"(c.pitch[set]));
+    asm("" : "+r"(c.at[0]), "+r"(c.group_x), "+r"(c.two_24));
 #endif
     return c;
 }

@@ -101,6 +101,12 @@ __device__ __forceinline__ unsigned tern_shifted(unsigned word, int right) {
     return right >= 0 ? word >> (right & 31) : word << (-right & 31);
 }
 
+/* word >> 8 as the upper half of a product with 2^24, for kernels whose integer pipe (logic, shifts) is busier than the one
+ * that multiplies. The compiler must not know the factor: it would make a shift of it. */
+__device__ __forceinline__ unsigned tern_right_8(unsigned word, unsigned two_24) {
+    return __umulhi(word, two_24);
+}
+
 /* The code of register p as base + q * 2^(pitch * place) in both halves' bits, where PLACES <= places is the number of places
  * to be told apart: pieces take place (piece % PLACES). base 0x6400 (1024.0) makes a normal number of it; base 0 leaves a
  * subnormal one, q * 2^(pitch * place - 24), which tensor cores multiply exactly. step is a constant after unrolling. */
@@ -135,10 +141,17 @@ __device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int ste
 
 /* A fragment of raw codes: q * 2^(pitch * place - 24), place = piece % PLACES. No floating-point instruction. */
 template <int BITS, int PLACES>
-__device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int step, unsigned a[4]) {
+__device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int step, unsigned two_24, unsigned a[4]) {
+    const int shift = tern_codes<BITS>::pitch * (step / 2 % PLACES);
+    const bool by_8 = BITS != 3 && step % 2 == 1 && PLACES == tern_codes<BITS>::places;
 #pragma unroll
-    for (int p = 0; p < 4; p++)
-        a[p] = tern_field<BITS, PLACES>(words, step, p, 0);
+    for (int p = 0; p < 4; p++) {
+        if (by_8)
+            a[p] = tern_right_8(words[tern_codes<BITS>::word(step, p)], two_24) &
+                   (BITS == 4 ? 0x000f000fu : 0x00030003u) << shift;
+        else
+            a[p] = tern_field<BITS, PLACES>(words, step, p, 0);
+    }
 }
 
 /* Scales (row g in the low half, row g + 8 in the high half, as the layout stores them) to one half2 a row. */
