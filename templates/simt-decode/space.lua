@@ -1,12 +1,12 @@
 -- simt-decode: parameter space of the CUDA-core decode kernel (kernel.cu says what the parameters do).
 
--- Registers a thread needs, roughly: codes, two sets of sums (one where a row has one scale), x as floats, fragments,
+-- Registers a thread needs, roughly: the ring, two sets of sums (one where a row has one scale), x as floats, fragments,
 -- addresses.
 local function registers(p, problem)
     local spans = problem.group % 128 == 0 and 1 or problem.group % 64 == 0 and 2 or 4
     local per_tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
     local sums = p.ROW_TILES * p.M_TILE * 2 * (problem.groups == 1 and 1 or 2)
-    return p.ROW_TILES * per_tile + sums + 8 * p.M_TILE + 52
+    return p.PREFETCH * p.ROW_TILES * per_tile + sums + 8 * p.M_TILE + 52
 end
 
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
@@ -16,8 +16,7 @@ local function fits(p, problem, gpu, x_chunk, waves)
     local tiles = x_chunk > 0 and 2 * x_chunk or ceil_div(problem.k, 128 * p.CLUSTER_K)
     local x = tiles * 256 + 128
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
-    local ring = p.WARPS * p.PREFETCH * p.ROW_TILES * (256 * problem.bits + (problem.group % 128 == 0 and 48 or 192))
-    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + ring
+    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
 end
 
@@ -68,7 +67,7 @@ return {
         { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
         { name = "PREFETCH", values = { 1, 2, 3, 4 }, default = 2,
-          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
+          doc = "K tiles of 128 in flight in registers, each of ROW_TILES tiles" },
         { name = "M_TILE", values = { 1, 2, 4, 8 }, default = 1,
           doc = "rows of x a pass: sums a lane keeps" },
         { name = "CTAS", values = { 1, 2, 4 }, default = 2,
@@ -89,10 +88,9 @@ return {
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
-        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier, the rings: tern/decode.cuh
+        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier: tern/decode.cuh
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
-            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
-            .. "+WARPS*PREFETCH*ROW_TILES*(256*BITS+(GROUP%128==0?48:192))",
+            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16",
         workspace = "0",
         cluster = "CLUSTER_K",
     },

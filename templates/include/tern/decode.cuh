@@ -3,7 +3,7 @@
 // tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE. X_SHARE blocks that follow each other, a cluster
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE, RING. X_SHARE blocks that follow each other, a cluster
 // of their own, copy x together, each block a part of the rows to all of them.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
@@ -16,8 +16,9 @@
 // [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier in 16; the warps' rings. The launch's smem expression
 // states the same sum.
 //
-// Why a ring of asynchronous copies and not of registers: a warp has six scoreboards for all its loads, ptxas gives the loads
-// of all slots of a ring one of them, and waiting for the oldest slot then waits for the newest too.
+// Weights in flight. RING 0: a ring of registers. A warp has six scoreboards for all its loads and ptxas may give the loads of
+// all slots one of them; then the wait for the oldest slot waits for the newest too. RING 1: asynchronous copies into a ring in
+// shared memory, which are waited for in order, but stream fewer bytes a second: better for 2 bits, worse for 4.
 #ifndef TERN_DECODE_CUH
 #define TERN_DECODE_CUH
 
@@ -85,22 +86,23 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
     s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
     s.ring = (unsigned char *)s.barrier + 16;
-    s.extra = s.ring + WARPS * PREFETCH * RING_BYTES;
+    s.extra = s.ring + RING * WARPS * PREFETCH * RING_BYTES;
     return s;
 }
 
-// Where the lane finds its part of tile 0, and, of group 0, the 16 bytes of scales and of zero points that it copies: lane
-// 2*e + half the half of entry e = row tile * SPANS + span, lane e the zero points of it.
+// Where the lane finds its part of tile 0 and of the scales and zero points of group 0. Into a ring in shared memory a lane
+// copies 16 bytes: lane 2*e + half the half of the scales of entry e = row tile * SPANS + span, lane e the zero points of it.
+// Into registers it loads those of its rows.
 struct tern_source {
     const unsigned char *codes, *scales, *zeros;
 };
 
-__device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane) {
+__device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane_) {
+    const unsigned lane = (unsigned)lane_, groups = (unsigned)args.groups;
     struct tern_source from;
-    from.codes = (const unsigned char *)args.codes + (unsigned)lane * 16;
-    const unsigned row_tile = (unsigned)lane / (2 * SPANS), of_zeros = (unsigned)lane / SPANS;
-    from.scales = (const unsigned char *)args.scales + row_tile * (unsigned)args.groups * 32 + (unsigned)lane % 2 * 16;
-    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? of_zeros * (unsigned)args.groups * 16 : 0);
+    from.codes = (const unsigned char *)args.codes + lane * 16;
+    from.scales = (const unsigned char *)args.scales + (RING ? lane / (2 * SPANS) * groups * 32 + lane % 2 * 16 : lane / 4 * 4);
+    from.zeros = (const unsigned char *)args.zeros + (!HAS_ZEROS ? 0 : RING ? lane / SPANS * groups * 16 : lane / 4 * 2);
 #ifndef TERN_EMULATOR
     // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
     asm("" : "+l"(from.codes), "+l"(from.scales), "+l"(from.zeros));
@@ -169,6 +171,41 @@ __device__ __forceinline__ unsigned tern_span_group(const struct tern_cursor &c,
         return 0;
     const int group = (c.k * SPANS + span) / SPANS_PER_GROUP;
     return (unsigned)(SPANS > 1 ? tern_smaller(group, groups - 1) : group);
+}
+
+// Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false
+// load nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
+__device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_cursor &c,
+                                               const struct tern_share &s, const struct tern_source &from, int groups,
+                                               int lane, bool wanted) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        const bool load = wanted && (ROW_TILES == 1 || r < c.present);
+        const unsigned index = c.tile + (unsigned)(r * s.k_tiles + c.k);
+        const unsigned char *codes = from.codes + (unsigned long long)index * TILE_BYTES;
+#pragma unroll
+        for (int i = 0; i < CODE_CHUNKS; i++)
+            tern_load_stream_16_if(tiles[r].words + 4 * i, codes + i * 512, load);
+        if (BITS == 3)
+            tern_load_stream_8_if(tiles[r].words + tern_codes<BITS>::words - 2, codes + 512 - lane * 8, load);
+#pragma unroll
+        for (int j = 0; j < SPANS; j++) {
+            const unsigned long long entry = c.group + (unsigned)(r * groups) + tern_span_group(c, j, groups);
+            const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
+            tern_load_stream_4_if(&tiles[r].scales[j], from.scales + entry * 32, load && scale);
+            if (HAS_ZEROS)
+                tern_load_stream_2_if(&tiles[r].zeros[j], from.zeros + entry * 16, load);
+        }
+    }
+}
+
+__device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
+#pragma unroll
+    for (int i = 0; i < tern_codes<BITS>::words; i++)
+        tile.words[i] = 0;
+#pragma unroll
+    for (int j = 0; j < SPANS; j++)
+        tile.scales[j] = tile.zeros[j] = 0;
 }
 
 // Starts the copies of the tiles at the cursor, one for each row tile of the block, into a slot of the ring; row tiles beyond W
@@ -307,6 +344,19 @@ __device__ __forceinline__ float *tern_slot(const struct tern_share &s, int warp
     return s.slots + (warp * s.slots_per_warp + block - tern_warp_first(s, warp)) * (s.columns * SLOT_PITCH);
 }
 
+// The ring's next load: into `tiles`, from the cursor, which moves on. Past the end of the piece it loads nothing.
+__device__ __forceinline__ void tern_ring_load(struct tern_tile (&tiles)[ROW_TILES], struct tern_cursor &fetch,
+                                               const struct tern_share &s, const struct tern_source &from, int groups,
+                                               int warp, int lane) {
+    if (X_CHUNK > 0)
+        while (fetch.left == 0 && fetch.k_end < s.k_end)
+            tern_cursor_start(fetch, s, groups, warp, fetch.k_end);
+    const bool wanted = fetch.left > 0;
+    tern_tile_load(tiles, fetch, s, from, groups, lane, wanted);
+    if (wanted)
+        tern_cursor_next(fetch, s, groups);
+}
+
 // The ring's next copy: into `slot`, from the cursor, which moves on. Past the end of the piece it copies nothing, but
 // closes a group of copies all the same: the loop counts them.
 __device__ __forceinline__ void tern_ring_copy(unsigned char *slot, struct tern_cursor &fetch, const struct tern_share &s,
@@ -331,45 +381,31 @@ __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const s
         tern_x_copy(s, args, here.k_end, buffer ^ 1);
 }
 
-// Walks the warp's tiles: prepare() once x (its first chunk) is there; multiply(tiles, x, tile) for each set of ROW_TILES
-// tiles, x the offset from s.x of the tile's columns in row 0 of x, tile counted from the chunk's first; flush(tiles, slot)
-// behind the last one of a row block in this piece. Loads of weights start before anything waits.
-template <class PREPARE, class MULTIPLY, class FLUSH>
-__device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
-                                                 int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
-    if (X_BULK)
-        tern_x_announce(s, args);
-    if (X_SHARE == 1) // few instructions; its group of copies is older than the weights'
-        tern_x_copy(s, args, s.k_begin, 0);
-    const struct tern_source from = tern_source_make(args, lane);
-    const int groups = (int)args.groups;
-    unsigned char *ring = s.ring + warp * (PREFETCH * RING_BYTES);
-    struct tern_cursor fetch, here;
-    tern_cursor_start(fetch, s, groups, warp, s.k_begin);
-    here = fetch;
+// The loop over a ring of registers, each slot refilled behind its use.
+template <class USE>
+__device__ __forceinline__ void tern_walk_registers(struct tern_tile (&ring)[PREFETCH][ROW_TILES], struct tern_cursor &fetch,
+                                                    const struct tern_share &s, const struct tern_source &from, int groups,
+                                                    int warp, int lane, USE use) {
+    for (bool more = true; more;) {
 #pragma unroll
-    for (int i = 0; i < PREFETCH; i++)
-        tern_ring_copy(ring + i * RING_BYTES, fetch, s, from, groups, warp, lane);
-    if (X_SHARE > 1) {
-        tern_cluster_wait(); // every block's barrier is ready
-        tern_x_copy(s, args, s.k_begin, 0);
+        for (int i = 0; i < PREFETCH; i++) {
+            if (!use(ring[i])) {
+                more = false;
+                break;
+            }
+            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
+        }
     }
-    tern_slots_clear(s);
-    if (X_CHUNK > 0 && here.k_end < s.k_end) {
-        tern_x_copy(s, args, here.k_end, 1);
-        tern_x_wait<PREFETCH + 1>(s);
-    } else {
-        tern_x_wait<PREFETCH>(s);
-    }
-    prepare();
-    int buffer = 0, place = 0;
+}
+
+// The loop over a ring in shared memory: a slot is read into registers and refilled ahead of its use.
+template <class USE>
+__device__ __forceinline__ void tern_walk_shared(unsigned char *ring, struct tern_cursor &fetch, const struct tern_share &s,
+                                                 const struct tern_source &from, int groups, int warp, int lane, USE use) {
+    int place = 0;
+    bool more = true;
 #pragma unroll 1
-    for (;;) {
-        if (X_CHUNK > 0)
-            while (here.left == 0 && here.k_end < s.k_end)
-                tern_x_advance(here, s, args, warp, buffer);
-        if (here.left == 0)
-            break;
+    while (more) {
         struct tern_tile tiles[ROW_TILES];
         tern_cp_async_wait<PREFETCH - 1>();
         __syncwarp(); // scales were copied by other lanes
@@ -377,12 +413,69 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
         __syncwarp(); // all have read
         tern_ring_copy(ring + place, fetch, s, from, groups, warp, lane);
         place = place == (PREFETCH - 1) * RING_BYTES ? 0 : place + RING_BYTES;
+        more = use(tiles);
+    }
+}
+
+// Walks the warp's tiles: prepare() once x (its first chunk) is there; multiply(tiles, x, tile) for each set of ROW_TILES
+// tiles, x the offset from s.x of the tile's columns in row 0 of x, tile counted from the chunk's first; flush(tiles, slot)
+// behind the last one of a row block in this piece. Loads of weights start before anything waits.
+template <class PREPARE, class MULTIPLY, class FLUSH>
+__device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
+                                                 int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
+    constexpr bool X_AHEAD = X_SHARE == 1 && (X_BULK || RING); // few instructions, or a group older than the weights'
+    if (X_BULK)
+        tern_x_announce(s, args);
+    if (X_AHEAD)
+        tern_x_copy(s, args, s.k_begin, 0);
+    const struct tern_source from = tern_source_make(args, lane);
+    const int groups = (int)args.groups;
+    unsigned char *shared_ring = s.ring + warp * (PREFETCH * RING_BYTES);
+    struct tern_tile ring[PREFETCH][ROW_TILES];
+    struct tern_cursor fetch, here;
+    tern_cursor_start(fetch, s, groups, warp, s.k_begin);
+    here = fetch;
+#pragma unroll
+    for (int i = 0; i < PREFETCH; i++) {
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+            tern_tile_clear(ring[i][r]);
+        if (RING)
+            tern_ring_copy(shared_ring + i * RING_BYTES, fetch, s, from, groups, warp, lane);
+        else
+            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
+    }
+    if (X_SHARE > 1)
+        tern_cluster_wait(); // every block's barrier is ready
+    if (!X_AHEAD)
+        tern_x_copy(s, args, s.k_begin, 0);
+    tern_slots_clear(s);
+    constexpr int BEHIND = RING ? PREFETCH : 0; // groups of copies that x does not wait for
+    if (X_CHUNK > 0 && here.k_end < s.k_end) {
+        tern_x_copy(s, args, here.k_end, 1);
+        tern_x_wait<BEHIND + 1>(s);
+    } else {
+        tern_x_wait<BEHIND>(s);
+    }
+    prepare();
+    int buffer = 0;
+    const auto use = [&](const struct tern_tile(&tiles)[ROW_TILES]) { // false: the piece is at its end
+        if (X_CHUNK > 0)
+            while (here.left == 0 && here.k_end < s.k_end)
+                tern_x_advance(here, s, args, warp, buffer);
+        if (here.left == 0)
+            return false;
         const int tile = here.k - here.k_begin;
         multiply(tiles, (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
         float *slot = tern_slot(s, warp, here.block);
         if (tern_cursor_next(here, s, groups))
             flush(tiles, slot);
-    }
+        return true;
+    };
+    if (RING)
+        tern_walk_shared(shared_ring, fetch, s, from, groups, warp, lane, use);
+    else
+        tern_walk_registers(ring, fetch, s, from, groups, warp, lane, use);
 }
 
 constexpr int COLUMN_SET = M_TILE >= 4 ? 4 : 1; // columns that one pass of the final sums takes: independent loads
