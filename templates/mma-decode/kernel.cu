@@ -17,8 +17,8 @@
 // RAW_CODES multiply the codes themselves, as subnormals, and take zero point times sum of x off the group sums. Then Inf in
 // a row of x, like NaN, makes its row of y NaN (Inf - Inf), and weights of value 0 alone still give exactly 0.
 //
-// Bound by: issue and fixed costs at M = 1 of 2 bits, memory for more bits, then by shared-memory reads of x and by mma.sync.
-// Expected of the limit: 0.5 to 0.8.
+// Bound by: issue and fixed costs at M = 1 of 2 bits, memory for more bits, then by shared-memory reads of x and by
+// mma.sync. Expected of the limit: 0.5 to 0.8.
 #include "tern/decode.cuh"
 #include "tern/mma.cuh"
 
@@ -28,8 +28,8 @@ static_assert(!RAW_CODES || (SCALE_WEIGHTS == 0 && X_CHUNK == 0 && BITS <= 4), "
 static_assert(M_TILE >= 8 || RAW_CODES, "fewer columns than a fragment has: for raw codes");
 
 // Raw codes. The pieces (32 k) of a tile stand at PLACES places, hence carry PLACES powers of 2^PITCH. Sums of different
-// powers stay apart: in FOLD sets of columns of the same fragment where M_TILE leaves columns free (a piece's x is zero in the
-// other sets), and in ACCUMULATORS fragments. Fewer places cost shifts, more accumulators cost sums.
+// powers stay apart: in FOLD sets of columns of the same fragment where M_TILE leaves columns free (a piece's x is zero in
+// the other sets), and in ACCUMULATORS fragments. Fewer places cost shifts, more accumulators cost sums.
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = !RAW_CODES ? 1 : M_TILE <= 8 ? tern_width::places : M_TILE == 16 ? 2 : 1;
 constexpr int FOLD = !RAW_CODES || M_TILE >= 8 ? 1 : tern_smaller(8 / M_TILE, PLACES);
@@ -72,8 +72,8 @@ struct tern_columns {
 };
 
 // The lane's 16 bytes of x for a piece of a tile, `x` the offset of the tile's columns: two steps of its column.
-__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int x, int tile, int m,
-                                             int piece) {
+__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int x, int tile,
+                                             int m, int piece) {
     const int set = tern_set_of(piece);
     const int at = FOLD > 1 ? tile * c.pitch[set] + c.base[set] : c.at[m] + x;
     return tern_shared_load_16(s.x + at + piece * 64);

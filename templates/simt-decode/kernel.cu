@@ -118,9 +118,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane, []() {},
-        [&](const struct tern_tile(&tiles)[ROW_TILES], int x, int) {
-            tern_tile_multiply(tiles, s.x + x, x_column, sums);
-        },
+        [&](const struct tern_tile(&tiles)[ROW_TILES], int x, int) { tern_tile_multiply(tiles, s.x + x, x_column, sums); },
         [&](const struct tern_tile(&tiles)[ROW_TILES], float *slot) { tern_sums_flush(tiles, s, lane, slot, sums); });
     tern_finish(s, args, warp, lane);
 }

@@ -1,5 +1,5 @@
-/* What mma-decode's raw codes do with values that a bound cannot judge, on the CPU emulator: infinities and NaN in x, and rows
- * whose weights are all 0. */
+/* What mma-decode's raw codes do with values that a bound cannot judge, on the CPU emulator: infinities and NaN in x, and
+ * rows whose weights are all 0. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -48,9 +48,9 @@ static int open_fixture(void **state) {
     if (!ok)
         fail_msg("%s", tern_str_text(&log));
     assert_int_equal(tern_backend_emu.open(0, &f.context, &err), TERN_OK);
-    assert_int_equal(tern_backend_emu.module_load(f.context, f.path, strlen(f.path), "tern_mma_decode", 0, &f.module,
-                                                  &f.function, &err),
-                     TERN_OK);
+    assert_int_equal(
+        tern_backend_emu.module_load(f.context, f.path, strlen(f.path), "tern_mma_decode", 0, &f.module, &f.function, &err),
+        TERN_OK);
     assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
     memset(f.weights.codes + ZERO_ROW * K, 1, K);

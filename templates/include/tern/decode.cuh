@@ -1,10 +1,10 @@
 // The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the ring in shared
-// memory that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one
-// tile is the template's own.
+// memory that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic
+// on one tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE, RING. X_SHARE blocks that follow each other, a cluster
-// of their own, copy x together, each block a part of the rows to all of them.
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE, RING. X_SHARE blocks that follow each other, a
+// cluster of their own, copy x together, each block a part of the rows to all of them.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
 // run of row blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block,
@@ -16,9 +16,9 @@
 // [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier in 16; the warps' rings. The launch's smem expression
 // states the same sum.
 //
-// Weights in flight. RING 0: a ring of registers. A warp has six scoreboards for all its loads and ptxas may give the loads of
-// all slots one of them; then the wait for the oldest slot waits for the newest too. RING 1: asynchronous copies into a ring in
-// shared memory, which are waited for in order, but stream fewer bytes a second: better for 2 bits, worse for 4.
+// Weights in flight. RING 0: a ring of registers. A warp has six scoreboards for all its loads and ptxas may give the loads
+// of all slots one of them; then the wait for the oldest slot waits for the newest too. RING 1: asynchronous copies into a
+// ring in shared memory, which are waited for in order, but stream fewer bytes a second: better for 2 bits, worse for 4.
 #ifndef TERN_DECODE_CUH
 #define TERN_DECODE_CUH
 
@@ -91,8 +91,8 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
 }
 
 // Where the lane finds its part of tile 0 and of the scales and zero points of group 0. Into a ring in shared memory a lane
-// copies 16 bytes: lane 2*e + half the half of the scales of entry e = row tile * SPANS + span, lane e the zero points of it.
-// Into registers it loads those of its rows.
+// copies 16 bytes: lane 2*e + half the half of the scales of entry e = row tile * SPANS + span, lane e the zero points of
+// it. Into registers it loads those of its rows.
 struct tern_source {
     const unsigned char *codes, *scales, *zeros;
 };
@@ -101,7 +101,8 @@ __device__ __forceinline__ struct tern_source tern_source_make(const struct tern
     const unsigned lane = (unsigned)lane_, groups = (unsigned)args.groups;
     struct tern_source from;
     from.codes = (const unsigned char *)args.codes + lane * 16;
-    from.scales = (const unsigned char *)args.scales + (RING ? lane / (2 * SPANS) * groups * 32 + lane % 2 * 16 : lane / 4 * 4);
+    from.scales =
+        (const unsigned char *)args.scales + (RING ? lane / (2 * SPANS) * groups * 32 + lane % 2 * 16 : lane / 4 * 4);
     from.zeros = (const unsigned char *)args.zeros + (!HAS_ZEROS ? 0 : RING ? lane / SPANS * groups * 16 : lane / 4 * 2);
 #ifndef TERN_EMULATOR
     // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
@@ -208,8 +209,8 @@ __device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
         tile.scales[j] = tile.zeros[j] = 0;
 }
 
-// Starts the copies of the tiles at the cursor, one for each row tile of the block, into a slot of the ring; row tiles beyond W
-// become zeros. With one scale a row, scales come only with the last tile of a row block, where they are used.
+// Starts the copies of the tiles at the cursor, one for each row tile of the block, into a slot of the ring; row tiles
+// beyond W become zeros. With one scale a row, scales come only with the last tile of a row block, where they are used.
 __device__ __forceinline__ void tern_tile_copy(unsigned char *slot, const struct tern_cursor &c, const struct tern_share &s,
                                                const struct tern_source &from, int groups, int lane) {
 #pragma unroll
@@ -478,102 +479,6 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
         tern_walk_registers(ring, fetch, s, from, groups, warp, lane, use);
 }
 
-constexpr int COLUMN_SET = M_TILE >= 4 ? 4 : 1; // columns that one pass of the final sums takes: independent loads
-
-// a / b for 0 <= a < 4096, 0 < b <= 64: the quotient of a + 1/2 is never nearer than 1/128 to an integer, the reciprocal is
-// good to 2^-22.
-__device__ __forceinline__ int tern_small_quotient(int a, int b) {
-#ifdef TERN_EMULATOR
-    return a / b;
-#else
-    float reciprocal;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"((float)b));
-    return (int)(((float)a + 0.5f) * reciprocal);
-#endif
-}
-
-// Calls use(block, column, first, last) for the PARTS-th part of the (row block, COLUMN_SET columns from `column`) pairs;
-// first and last are the warps whose pieces touch the row block. All lanes of a warp take part.
-template <int PARTS, class USE>
-__device__ __forceinline__ void tern_outputs_each(const struct tern_share &s, int part, int lane, USE use) {
-    const int sets = (int)((unsigned)(s.columns + COLUMN_SET - 1) / COLUMN_SET);
-    const int step_blocks = tern_small_quotient(PARTS, sets), step_sets = PARTS - step_blocks * sets;
-    int block = tern_small_quotient(part, sets), set = part - block * sets;
-    while (block < s.blocks) {
-        const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
-        const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
-        use(block, set * COLUMN_SET, __ffs((int)mask) - 1, 31 - __clz((int)mask));
-        block += step_blocks;
-        set += step_sets;
-        if (set >= sets) {
-            set -= sets;
-            block++;
-        }
-    }
-}
-
-// Writes one row of W's results for the set's columns that exist.
-__device__ __forceinline__ void tern_store_y(const struct tern_share &s, const struct tern_args &args, int block, int column,
-                                             int row, const float (&values)[COLUMN_SET]) {
-    const long long n = (long long)(s.first_block + block) * BLOCK_ROWS + row;
-    if (n >= args.n) // the last row tile is half empty where N is not a multiple of 16
-        return;
-    __half *y = (__half *)args.y + (s.first_column + column) * args.n + n;
-#pragma unroll
-    for (int c = 0; c < COLUMN_SET; c++)
-        if (column + c < s.columns)
-            y[c * args.n] = __float2half_rn(values[c]);
-}
-
-// Sums the slots over the warps, and over the blocks of the cluster, and writes y.
-__device__ __forceinline__ void tern_finish(const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
-    __syncthreads();
-    tern_outputs_each<WARPS>(s, warp, lane, [&](int block, int column, int first, int last) {
-        for (int row = lane; row < BLOCK_ROWS; row += 32) {
-            float sums[COLUMN_SET] = {};
-#pragma unroll 2
-            for (int w = first; w <= last; w++) {
-                const float *slot = tern_slot(s, w, block) + column * SLOT_PITCH + row;
-#pragma unroll
-                for (int c = 0; c < COLUMN_SET; c++)
-                    if (column + c < s.columns)
-                        sums[c] += slot[c * SLOT_PITCH];
-            }
-            if (CLUSTER_K == 1) {
-                tern_store_y(s, args, block, column, row, sums);
-                continue;
-            }
-            float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-                    slot[c * SLOT_PITCH] = sums[c];
-        }
-    });
-    if (CLUSTER_K == 1)
-        return;
-    tern_cluster_sync(); // each block's sums are in the first touching slots; now the blocks share the outputs
-    const int part = (int)(blockIdx.x % CLUSTER_K) * WARPS + warp;
-    tern_outputs_each<CLUSTER_K * WARPS>(s, part, lane, [&](int block, int column, int first, int) {
-        for (int row = lane; row < BLOCK_ROWS; row += 32) {
-            const float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
-            float parts[COLUMN_SET][CLUSTER_K], sums[COLUMN_SET] = {};
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-#pragma unroll
-                    for (int i = 0; i < CLUSTER_K; i++)
-                        parts[c][i] = tern_cluster_load_float(slot + c * SLOT_PITCH, i);
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-#pragma unroll
-                    for (int i = 0; i < CLUSTER_K; i++)
-                        sums[c] += parts[c][i];
-            tern_store_y(s, args, block, column, row, sums);
-        }
-    });
-    tern_cluster_sync(); // nobody leaves while another block may still read its slots
-}
+#include "tern/decode_finish.cuh"
 
 #endif

@@ -155,7 +155,10 @@ __device__ __forceinline__ void tern_shared_load_pair(float (&pair)[2], const vo
     tern_emu_check_aligned(shared, 8);
     memcpy(pair, shared, 8);
 #else
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair[0]), "=f"(pair[1]) : "r"(tern_shared_address(shared)) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair[0]), "=f"(pair[1])
+                 : "r"(tern_shared_address(shared))
+                 : "memory");
 #endif
 }
 
