@@ -12,20 +12,25 @@ constexpr int TILE_BYTES = TERN_BITS * 256;
 constexpr int LOW_BITS = TERN_BITS == 3 ? 2 : TERN_BITS; // 3-bit codes are a plane of 2 bits and one of 1 bit
 constexpr int LOW_WORDS = 2 * LOW_BITS;                  // 32-bit words a lane
 
-// Code of pair P, element e, from a plane of BITS bits: word P / (16/BITS), bit 16*e + BITS * (P % (16/BITS)).
-template <int BITS> static __device__ int field(const unsigned int *words, int pair, int e) {
-    constexpr int PAIRS = 16 / BITS;
-    return (int)(words[pair / PAIRS] >> (16 * e + BITS * (pair % PAIRS)) & ((1u << BITS) - 1u));
+// Code of (step, p), element e, from a plane of BITS bits: where formats/layout.h says that its word and slot are.
+template <int BITS> static __device__ int field(const unsigned int *words, int step, int p, int e) {
+    const int piece = step / 2, odd = step % 2;
+    const int word = BITS == 8 ? 2 * step + p / 2 : BITS == 4 ? 4 * (piece / 2) + p : BITS == 2 ? p : p / 2;
+    const int slot = BITS == 8   ? p % 2
+                     : BITS == 4 ? piece % 2 + 2 * odd
+                     : BITS == 2 ? piece + 4 * odd
+                                 : p % 2 + 2 * piece + 8 * odd;
+    return (int)(words[word] >> (16 * e + BITS * slot) & ((1u << BITS) - 1u));
 }
 
 struct lane_codes {
     unsigned int low[LOW_WORDS], high[2]; // high: the 1-bit plane of 3-bit codes
 };
 
-static __device__ int code(const lane_codes &c, int pair, int e) {
-    int q = field<LOW_BITS>(c.low, pair, e);
+static __device__ int code(const lane_codes &c, int step, int p, int e) {
+    int q = field<LOW_BITS>(c.low, step, p, e);
     if (TERN_BITS == 3)
-        q |= field<1>(c.high, pair, e) << 2;
+        q |= field<1>(c.high, step, p, e) << 2;
     return q;
 }
 
@@ -73,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(32 * TERN_DEQUANTISE_WARPS) tern_de
 #pragma unroll
             for (int i = 0; i < 8; i++) { // column 8*t + i = 8*t + 4*(step % 2) + 2*(p / 2) + e
                 int step = 2 * j + i / 4, p = i % 4 / 2 * 2 + half_row;
-                w[i] = __float2half_rn((float)(code(c, 4 * step + p, i % 2) - zero) * scale);
+                w[i] = __float2half_rn((float)(code(c, step, p, i % 2) - zero) * scale);
             }
             *reinterpret_cast<uint4 *>(static_cast<__half *>(a.y) + n * a.k + k + 8 * t) = *reinterpret_cast<uint4 *>(w);
         }

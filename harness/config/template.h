@@ -42,7 +42,7 @@ struct tern_template {
     double efficiency; /* prior of the cost model: share of the limit the family reaches on large problems, 0..1 */
     struct tern_param params[TERN_MAX_PARAMS];
     size_t param_count; /* declared order */
-    char grid[3][192], block[192], smem[192], workspace[192],
+    char grid[3][192], block[192], smem[384], workspace[192],
         cluster[64]; /* expressions; "" where absent (cluster: x size) */
     struct tern_sandbox *lua;
     char hash[TERN_HASH_CHARS]; /* of kernel.cu and space.lua */

@@ -13,9 +13,11 @@
 
 enum { TERN_LAYOUT_LANES = 32, TERN_LAYOUT_PAIRS = 32, TERN_LAYOUT_TILE = 2048, TERN_LAYOUT_MAX_ROWS = 64 };
 
-/* A run of `bits` bits of every code, starting at bit `shift`, stored as one array of 32-bit words per tile. */
+/* A run of `bits` bits of every code, starting at bit `shift`, stored as one array of 32-bit words per tile. A pair's index
+ * in the plane, Q = word * (16 / bits) + slot, is wired too: bit b of Q is bit pair_from[b] of P. */
 struct tern_plane {
     int bits, shift;
+    int pair_from[5];
 };
 
 struct tern_plane_set {
@@ -50,7 +52,11 @@ static const struct tern_layout layouts[] = {
      /* place = 2 * g + h belongs to row g + 8 * h */
      .scale_from = {1, 2, 3, 0},
      .chunk_words = 4,
-     .planes = {{2, 1, {{2, 0}}}, {3, 2, {{2, 0}, {1, 2}}}, {4, 1, {{4, 0}}}, {8, 1, {{8, 0}}}}},
+     /* P = p + 4 * (step % 2) + 8 * (step / 2): the slot comes from the step, the word from p, where words have the slots */
+     .planes = {{2, 1, {{2, 0, {3, 4, 2, 0, 1}}}},
+                {3, 2, {{2, 0, {3, 4, 2, 0, 1}}, {1, 2, {0, 3, 4, 2, 1}}}},
+                {4, 1, {{4, 0, {3, 2, 0, 1, 4}}}},
+                {8, 1, {{8, 0, {0, 1, 2, 3, 4}}}}}},
 };
 static const size_t layout_count = sizeof layouts / sizeof layouts[0];
 
@@ -62,7 +68,8 @@ struct tern_layout_plan {
     int64_t n, k, groups, group_size;
     int64_t row_tiles, k_tiles, tile_bytes;
     int tile_rows, tile_k;
-    int lane_offset[TERN_LAYOUT_LANES], pair_offset[TERN_LAYOUT_PAIRS], element_offset;
+    int lane_offset[TERN_LAYOUT_LANES], element_offset;
+    int pair_offset[2][TERN_LAYOUT_PAIRS]; /* [plane][Q] */
     int scale_row[TERN_LAYOUT_MAX_ROWS];
 };
 
@@ -85,6 +92,14 @@ static int place_offset(const struct tern_layout *layout, int place) {
     for (int b = 0; b < layout->k_bits; b++)
         k |= ((place >> layout->k_from[b]) & 1) << b;
     return (row << layout->k_bits) + k;
+}
+
+/* The pair P that has index `index` in the plane. */
+static int pair_at(const struct tern_plane *plane, int index) {
+    int pair = 0;
+    for (int b = 0; b < 5; b++)
+        pair |= ((index >> b) & 1) << plane->pair_from[b];
+    return pair;
 }
 
 /* Planes of codes that are `code_bits` wide; NULL where the layout has none. */
@@ -111,10 +126,11 @@ static void make_plan(struct tern_layout_plan *plan, const struct tern_layout *l
     plan->row_tiles = (n + plan->tile_rows - 1) / plan->tile_rows;
     plan->k_tiles = (k + plan->tile_k - 1) / plan->tile_k;
     plan->tile_bytes = (int64_t)format->bits * TERN_LAYOUT_TILE / 8;
-    for (int i = 0; i < TERN_LAYOUT_LANES; i++) {
+    for (int i = 0; i < TERN_LAYOUT_LANES; i++)
         plan->lane_offset[i] = place_offset(layout, i << PLACE_LANE(0));
-        plan->pair_offset[i] = place_offset(layout, i << PLACE_P(0));
-    }
+    for (int plane = 0; plan->planes && plane < plan->planes->count; plane++)
+        for (int i = 0; i < TERN_LAYOUT_PAIRS; i++)
+            plan->pair_offset[plane][i] = place_offset(layout, pair_at(&plan->planes->planes[plane], i) << PLACE_P(0));
     plan->element_offset = place_offset(layout, 1 << PLACE_E);
     for (int i = 0; i < plan->tile_rows; i++)
         for (int b = 0; b < layout->row_bits; b++)
@@ -158,15 +174,15 @@ static uint32_t load_word(const uint8_t *in) {
     return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
-/* One plane of one tile. tile: row-major codes. In a word, pair i sits at bits b*i (e = 0) and 16 + b*i (e = 1). */
-static void pack_plane(const struct tern_layout_plan *plan, const struct tern_plane *plane, const uint8_t *tile,
-                       uint8_t *out) {
+/* One plane of one tile. tile: row-major codes. In a word, slot i sits at bits b*i (e = 0) and 16 + b*i (e = 1). */
+static void pack_plane(const struct tern_layout_plan *plan, int index, const uint8_t *tile, uint8_t *out) {
+    const struct tern_plane *plane = &plan->planes->planes[index];
     const int bits = plane->bits, per_word = 16 / bits, words = TERN_LAYOUT_PAIRS / per_word;
     const uint32_t mask = ((1u << bits) - 1u) * 0x10001u;
     for (int lane = 0; lane < TERN_LAYOUT_LANES; lane++) {
         const uint8_t *codes = tile + plan->lane_offset[lane];
         for (int word = 0; word < words; word++) {
-            const int *pair_offset = plan->pair_offset + word * per_word;
+            const int *pair_offset = plan->pair_offset[index] + word * per_word;
             uint32_t value = 0;
             for (int i = 0; i < per_word; i++) {
                 const uint8_t *pair = codes + pair_offset[i];
@@ -179,14 +195,14 @@ static void pack_plane(const struct tern_layout_plan *plan, const struct tern_pl
 }
 
 /* Inverse of pack_plane; ors into a tile that starts as zeros, because planes share bytes. */
-static void unpack_plane(const struct tern_layout_plan *plan, const struct tern_plane *plane, const uint8_t *in,
-                         uint8_t *tile) {
+static void unpack_plane(const struct tern_layout_plan *plan, int index, const uint8_t *in, uint8_t *tile) {
+    const struct tern_plane *plane = &plan->planes->planes[index];
     const int bits = plane->bits, per_word = 16 / bits, words = TERN_LAYOUT_PAIRS / per_word;
     const uint32_t mask = (1u << bits) - 1u;
     for (int lane = 0; lane < TERN_LAYOUT_LANES; lane++) {
         uint8_t *codes = tile + plan->lane_offset[lane];
         for (int word = 0; word < words; word++) {
-            const int *pair_offset = plan->pair_offset + word * per_word;
+            const int *pair_offset = plan->pair_offset[index] + word * per_word;
             uint32_t value = load_word(in + word_offset(plan->layout, lane, word, words));
             for (int i = 0; i < per_word; i++) {
                 uint8_t *pair = codes + pair_offset[i];
@@ -242,7 +258,7 @@ static void pack_row_tiles(void *opaque, int64_t begin, int64_t end) {
         if (!gather_tile(plan, job->weights->codes, job->weights->zeros, index / plan->k_tiles, index % plan->k_tiles, tile))
             atomic_store(&job->bad, true);
         for (int p = 0; p < plan->planes->count; p++) {
-            pack_plane(plan, &plan->planes->planes[p], tile, out);
+            pack_plane(plan, p, tile, out);
             out += (int64_t)plan->planes->planes[p].bits * TERN_LAYOUT_TILE / 8;
         }
     }
@@ -369,7 +385,7 @@ static void unpack_row_tiles(void *opaque, int64_t begin, int64_t end) {
         const uint8_t *in = job->packed + index * plan->tile_bytes;
         memset(tile, 0, sizeof tile);
         for (int p = 0; p < plan->planes->count; p++) {
-            unpack_plane(plan, &plan->planes->planes[p], in, tile);
+            unpack_plane(plan, p, in, tile);
             in += (int64_t)plan->planes->planes[p].bits * TERN_LAYOUT_TILE / 8;
         }
         scatter_tile(job, index / plan->k_tiles, index % plan->k_tiles, tile);

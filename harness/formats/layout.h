@@ -8,9 +8,15 @@
  *     k = 32*(step/2) + 8*t + 4*(step%2) + 2*(p/2) + e, e = 0 (low 16 bits), 1 (high 16 bits)
  *   so that the B operand of two steps is 8 consecutive activations of lane t (one 16-byte shared-memory load).
  *
- *   Codes are split into planes of b bits (2: {2}, 3: {2 low, 1 high}, 4: {4}, 8: {8}). In a plane, pair P sits in the
- *   lane's 32-bit word P / (16/b), element e at bit 16*e + b*(P % (16/b)). Words are stored in 16-byte chunks: chunk c of
- *   the plane holds words 4c..4c+3 of lane l at plane_offset + c*512 + l*16 (the 1-bit plane has 2 words a lane: l*8).
+ *   Codes are split into planes of b bits (2: {2}, 3: {2 low, 1 high}, 4: {4}, 8: {8}). A plane gives each pair a word of
+ *   the lane and a slot in it; element e of the pair sits at bit 16*e + b*slot. With piece = step/2 and odd = step%2:
+ *     b = 2: word p,                  slot piece + 4*odd
+ *     b = 4: word 4*(piece/2) + p,    slot piece%2 + 2*odd
+ *     b = 8: word 2*step + p/2,       slot p%2
+ *     b = 1: word p/2,                slot p%2 + 2*piece + 8*odd
+ *   so that (b = 2, 4) the four registers of a step come from the same bits of four words, and both steps of a piece from
+ * the same bits after a shift by 8. Words are stored in 16-byte chunks: chunk c of the plane holds words 4c..4c+3 of lane l
+ * at plane_offset + c*512 + l*16 (the 1-bit plane has 2 words a lane: l*8).
  *
  *   Scales: [ceil(N/16)][G][8][2] binary16, entry (tile, g_k, g, h) belongs to row 16*tile + g + 8*h; padded rows have 0.
  *   Zeros (asym only): same order, one byte each; padded rows have zero 0. Format tensor is stored like channel.

@@ -1,11 +1,14 @@
 -- mma-decode: parameter space of the tensor-core decode kernel (kernel.cu says what the parameters do).
 
--- Registers a thread needs, roughly: the ring, two sets of sums (one where a row has one scale), fragments, addresses.
+-- Registers a thread needs, roughly: the ring, sets of sums (one where a row has one scale), fragments, addresses.
 local function registers(p, problem)
     local spans = problem.group % 128 == 0 and 1 or problem.group % 64 == 0 and 2 or 4
     local per_tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
-    local sums = p.ROW_TILES * p.M_TILE / 2 * ((problem.groups == 1 or p.SCALE_WEIGHTS == 1) and 1 or 2)
-    return p.PREFETCH * p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
+    local places = p.M_TILE >= 32 and 1 or (p.M_TILE == 16 or problem.bits == 4) and 2 or 4
+    local accumulators = p.M_TILE >= 8 and places or math.max(places * p.M_TILE // 8, 1)
+    local sets = p.RAW_CODES == 1 and 1 + accumulators or (problem.groups == 1 or p.SCALE_WEIGHTS == 1) and 1 or 2
+    local sums = p.ROW_TILES * math.max(p.M_TILE, 8) / 2 * sets
+    return (p.RING == 1 and 1 or p.PREFETCH) * p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
 end
 
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
@@ -15,7 +18,10 @@ local function fits(p, problem, gpu, x_chunk, waves)
     local tiles = x_chunk > 0 and 2 * x_chunk or ceil_div(problem.k, 128 * p.CLUSTER_K)
     local x = tiles * 256 + 128
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
-    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16
+    local spans = problem.group % 128 == 0 and 1 or 4
+    local sums_of_x = p.RAW_CODES * (256 + tiles * spans * ceil_div(p.M_TILE, 8) * 32)
+    local ring = p.RING * p.WARPS * p.PREFETCH * p.ROW_TILES * (256 * problem.bits + (problem.group % 128 == 0 and 48 or 192))
+    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + ring + sums_of_x
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
 end
 
@@ -23,7 +29,15 @@ local function valid(p, problem, gpu)
     local k_tiles = (problem.k + 127) // 128
     local row_blocks = (problem.n + 16 * p.ROW_TILES - 1) // (16 * p.ROW_TILES)
     local blocks = gpu.sms * p.CTAS
-    if p.M_TILE > 8 and problem.m <= p.M_TILE // 2 then return false, "M_TILE is twice M or more" end
+    local least = p.RAW_CODES == 0 and 8 or problem.bits == 4 and 4 or 2
+    if p.M_TILE < least then return false, "fewer columns save nothing" end
+    if p.M_TILE > least and problem.m <= p.M_TILE // 2 then return false, "M_TILE is twice M or more" end
+    if p.RING == 1 and gpu.cc < 80 then return false, "asynchronous copies need cc 8.0" end
+    if p.RING == 1 and p.X_CHUNK > 0 then return false, "x in chunks would wait for the ring" end
+    if p.RING == 1 and problem.bits == 8 then return false, "8 bits: loads into registers stream faster" end
+    if p.RAW_CODES == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
+    if p.RAW_CODES == 1 and p.X_CHUNK > 0 then return false, "raw codes need all of x" end
+    if p.RAW_CODES == 1 and p.SCALE_WEIGHTS == 1 then return false, "raw codes are scaled in their sums" end
     if problem.m > (p.M_TILE >= 16 and 2 or 1) * p.M_TILE then return false, "too many passes over the weights" end
     if p.CLUSTER_K > gpu.sms - p.IDLE_SMS then return false, "fewer multiprocessors than blocks of a cluster" end
     if p.CLUSTER_K > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
@@ -54,7 +68,7 @@ local function valid(p, problem, gpu)
     if not fits(p, problem, gpu, p.X_CHUNK, p.WAVES) then return false, "x and sums do not fit in shared memory" end
     if p.X_CHUNK > 0 and fits(p, problem, gpu, 0, p.WAVES) then return false, "all of x fits: no chunks" end
     if p.WAVES > 1 and fits(p, problem, gpu, p.X_CHUNK, p.WAVES == 8 and 2 or 1) then return false, "fewer waves fit" end
-    if p.CLUSTER_K > 1 and row_blocks >= 4 * blocks then return false, "enough row blocks without splitting K" end
+    if p.CLUSTER_K > 1 and p.M_TILE < 16 and row_blocks >= 4 * blocks then return false, "enough row blocks without splitting K" end
     if p.CLUSTER_K > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     return true
 end
@@ -78,10 +92,10 @@ return {
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
-        { name = "PREFETCH", values = { 2, 3, 4, 6 }, default = 4,
-          doc = "K tiles of 128 in flight in registers, each of ROW_TILES tiles" },
-        { name = "M_TILE", values = { 8, 16, 32, 64 }, default = 8,
-          doc = "rows of x a pass: columns of the fragments" },
+        { name = "PREFETCH", values = { 2, 3, 4 }, default = 4,
+          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
+        { name = "M_TILE", values = { 2, 4, 8, 16, 32 }, default = 8,
+          doc = "rows of x a pass: columns of the fragments; under 8 the other columns hold sums of other powers of two" },
         { name = "CTAS", values = { 1, 2, 4 }, default = 2,
           doc = "blocks that an SM holds at a time (launch bounds)" },
         { name = "WAVES", values = { 1, 2, 8 }, default = 1,
@@ -90,7 +104,7 @@ return {
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
         { name = "IDLE_SMS", values = { 0, 4 }, default = 0,
           doc = "multiprocessors left out of the grid, so that whole clusters fit in each GPC" },
-        { name = "X_CHUNK", values = { 0, 4, 16 }, default = 0,
+        { name = "X_CHUNK", values = { 0, 16 }, default = 0,
           doc = "K tiles of x in shared memory at a time, two buffers; 0: all of the block's K" },
         { name = "X_BULK", values = { 0, 1 }, default = 0,
           doc = "1: x by bulk copies ahead of the weights (cc 9.0); 0: cp.async behind them" },
@@ -98,6 +112,10 @@ return {
           doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
           doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
+        { name = "RING", values = { 0, 1 }, default = 0,
+          doc = "where weights in flight go: 0 registers, 1 shared memory, by asynchronous copies (cc 8.0)" },
+        { name = "RAW_CODES", values = { 0, 1 }, default = 0,
+          doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
     },
     valid = valid,
     launch = {
@@ -106,9 +124,12 @@ return {
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
-        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier: tern/decode.cuh
+        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier, the rings: tern/decode.cuh;
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
-            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16",
+            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
+            .. "+RING*WARPS*PREFETCH*ROW_TILES*(256*BITS+(GROUP%128==0?48:192))"
+            -- raw codes: zeros, sums of x over spans of 32 k or (groups of 128 and more) of 128 k
+            .. "+RAW_CODES*(256+ceil_div(K,128*CLUSTER_K)*(GROUP%128==0?1:4)*ceil_div(M_TILE,8)*32)",
         workspace = "0",
         cluster = "CLUSTER_K*X_SHARE",
     },

@@ -14,7 +14,7 @@
 //
 // Bound by: issue slots, 3 + M a weight of a lane; at M = 1 about 1.8 times what an H200 has at full read speed. Expected of
 // the limit: 0.4 to 0.5.
-constexpr int X_BULK = 0, X_SHARE = 1; // x by cp.async: this kernel is not the one for which more would matter
+constexpr int X_BULK = 0, X_SHARE = 1, RING = 0; // this kernel is not the one for which more would matter
 #include "tern/decode.cuh"
 
 // Sums of a row block: [row tile][row g or g + 8][column], this lane's share of k.
@@ -63,11 +63,8 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
             unsigned a[8];
             const tern_zero_bias zero = tern_tile_zero(tiles[r], span);
 #pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int step = 2 * piece + h;
-                tern_dequant<BITS>(tern_tile_word(tiles[r], tern_codes<BITS>::word0(step)),
-                                   tern_tile_word(tiles[r], tern_codes<BITS>::word1(step)), step, zero, a + 4 * h);
-            }
+            for (int h = 0; h < 2; h++)
+                tern_dequant_tile<BITS>(tiles[r].words, 2 * piece + h, zero, a + 4 * h);
             if (GROUP == 0) {
                 tern_pairs_multiply(a, values, sums.at[r]);
                 continue;
@@ -120,10 +117,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
         x_column[m] = tern_smaller(m, s.columns - 1) * s.x_pitch + (lane & 3) * 16;
     struct tern_sums sums = {};
     tern_decode_walk(
-        s, args, warp, lane,
-        [&](const struct tern_tile(&tiles)[ROW_TILES], const unsigned char *x) {
-            tern_tile_multiply(tiles, x, x_column, sums);
-        },
+        s, args, warp, lane, []() {},
+        [&](const struct tern_tile(&tiles)[ROW_TILES], int x, int) { tern_tile_multiply(tiles, s.x + x, x_column, sums); },
         [&](const struct tern_tile(&tiles)[ROW_TILES], float *slot) { tern_sums_flush(tiles, s, lane, slot, sums); });
     tern_finish(s, args, warp, lane);
 }

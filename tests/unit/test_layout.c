@@ -53,9 +53,10 @@ static void names(void **state) {
     assert_null(tern_layout_find(""));
 }
 
-/* Lane 0, word 0 of 2-bit codes: pairs P0..P7 are row 0 k 01, row 8 k 01, row 0 k 23, row 8 k 23, row 0 k 45, ...
- * Low half:  q[0][0]=0 | q[8][0]=2<<2 | q[0][2]=2<<4 | q[8][2]=2<<6 | q[0][4]=1<<8                   = 0x01A8
- * High half: q[0][1]=1 | q[8][1]=2<<2 | q[0][3]=0    | q[8][3]=2<<6 | q[0][5]=2<<8 | q[0][7]=1<<12   = 0x1289 */
+/* Lane 0 of 2-bit codes: word p has row 8 * (p & 1), k 2 * (p / 2) + e of step 0 in slot 0 and k 4 + 2 * (p / 2) + e, step
+ * 1, in slot 4; all other codes are 1, so words are 0x5555 but for these slots. Word 0, low:  q[0][0]=0, q[0][4]=1<<8  =
+ * 0x5554, high: q[0][1]=1, q[0][5]=2<<8  = 0x5655 Word 1, both: q[8][0]=2, q[8][4]=0     = 0x5456 Word 2, low:  q[0][2]=2,
+ * q[0][6]=0     = 0x5456, high: q[0][3]=0, q[0][7]=1<<8  = 0x5554 Word 3 as word 1. */
 static void first_word_of_ternary(void **state) {
     (void)state;
     struct tern_weights w = flat("ternary-channel", 16, 128);
@@ -63,24 +64,25 @@ static void first_word_of_ternary(void **state) {
     memcpy(w.codes + 8 * 128, (uint8_t[]){2, 2, 2, 2, 0, 0, 0, 0}, 8);
     struct tern_packed packed = pack_ok(&w);
     assert_int_equal(packed.code_bytes, 512);
-    expect_bytes(&packed, 0, (uint8_t[]){0xA8, 0x01, 0x89, 0x12}, 4);
-    for (int i = 4; i < 512; i++)
+    expect_bytes(&packed, 0, (uint8_t[]){0x54, 0x55, 0x55, 0x56, 0x56, 0x54, 0x56, 0x54}, 8);
+    expect_bytes(&packed, 8, (uint8_t[]){0x56, 0x54, 0x54, 0x55, 0x56, 0x54, 0x56, 0x54}, 8);
+    for (int i = 16; i < 512; i++)
         assert_int_equal(((uint8_t *)packed.codes)[i], 0x55);
     tern_packed_free(&packed);
     tern_weights_free(&w);
 }
 
 /* Row 13 = 5 + 8: g 5, p odd. k 77 = 32*2 + 8*1 + 4*1 + 2*0 + 1: step 2*2+1 = 5, t 1, p = 1, e 1. Lane 4*5+1 = 21, P = 4*5+1
- * = 21. 4 bit: word 21/4 = 5, bit 16 + 4*(21%4) = 20; chunk 1, word 1 of it: 512 + 21*16 + 4 = 852. 8 bit: word 10, bit 16 +
- * 8*1 = 24; chunk 2, word 2: 1024 + 336 + 8 = 1368. */
+ * = 21, piece 2, odd 1. 4 bit: word 4*(2/2) + 1 = 5, bit 16 + 4*(0 + 2) = 24; chunk 1, word 1 of it: 512 + 21*16 + 4 = 852.
+ * 8 bit: word 10, bit 16 + 8*1 = 24; chunk 2, word 2: 1024 + 336 + 8 = 1368. */
 static void one_weight_of_four_and_eight_bits(void **state) {
     (void)state;
     struct tern_weights w = flat("gptq4-g128", 16, 128);
     w.codes[13 * 128 + 77] = 15;
     struct tern_packed packed = pack_ok(&w);
     assert_int_equal(packed.code_bytes, 1024);
-    expect_bytes(&packed, 852, (uint8_t[]){0x88, 0x88, 0xF8, 0x88}, 4);
-    ((uint8_t *)packed.codes)[854] = 0x88;
+    expect_bytes(&packed, 852, (uint8_t[]){0x88, 0x88, 0x88, 0x8F}, 4);
+    ((uint8_t *)packed.codes)[855] = 0x88;
     for (int i = 0; i < 1024; i++)
         assert_int_equal(((uint8_t *)packed.codes)[i], 0x88);
     tern_packed_free(&packed);
@@ -95,25 +97,26 @@ static void one_weight_of_four_and_eight_bits(void **state) {
     tern_weights_free(&w);
 }
 
-/* The same weight in 3 bits, code 3 (zero 4 = low 0, high 1). Low plane: word 21/8 = 2, bit 16 + 2*5 = 26, at 21*16 + 8 =
- * 344. High plane at 512: word 21/16 = 1, bit 16 + 5 = 21, two words a lane: 512 + 21*8 + 4 = 684. */
+/* The same weight in 3 bits, code 3 (zero 4 = low 0, high 1). Low plane: word 1, bit 16 + 2*(2 + 4) = 28, at 21*16 + 4 =
+ * 340. High plane at 512: word 0, bit 16 + (1 + 2*2 + 8) = 29, two words a lane: 512 + 21*8 = 680. */
 static void one_weight_of_three_bits(void **state) {
     (void)state;
     struct tern_weights w = flat("gptq3-g128", 16, 128);
     w.codes[13 * 128 + 77] = 3;
     struct tern_packed packed = pack_ok(&w);
     assert_int_equal(packed.code_bytes, 768);
-    expect_bytes(&packed, 344, (uint8_t[]){0x00, 0x00, 0x00, 0x0C}, 4);
-    expect_bytes(&packed, 684, (uint8_t[]){0xFF, 0xFF, 0xDF, 0xFF}, 4);
+    expect_bytes(&packed, 340, (uint8_t[]){0x00, 0x00, 0x00, 0x30}, 4);
+    expect_bytes(&packed, 680, (uint8_t[]){0xFF, 0xFF, 0xFF, 0xDF}, 4);
     for (int i = 0; i < 512; i++)
-        assert_int_equal(((uint8_t *)packed.codes)[i], i == 347 ? 0x0C : 0);
+        assert_int_equal(((uint8_t *)packed.codes)[i], i == 343 ? 0x30 : 0);
     for (int i = 512; i < 768; i++)
-        assert_int_equal(((uint8_t *)packed.codes)[i], i == 686 ? 0xDF : 0xFF);
+        assert_int_equal(((uint8_t *)packed.codes)[i], i == 683 ? 0xDF : 0xFF);
     tern_packed_free(&packed);
     tern_weights_free(&w);
 }
 
-/* N 24, K 160: 2 x 2 tiles. Row 17, k 130 is tile 1*2+1 = 3, row 1, k 2 there: lane 4, P = 2, e 0: 3*1024 + 4*16, bit 8. */
+/* N 24, K 160: 2 x 2 tiles. Row 17, k 130 is tile 1*2+1 = 3, row 1, k 2 there: lane 4, P = 2, word 2, e 0: 3*1024 + 4*16 +
+ * 8, bit 0. */
 static void tiles_are_row_tile_major(void **state) {
     (void)state;
     struct tern_weights w = flat("gptq4-g32", 24, 160);
@@ -125,7 +128,7 @@ static void tiles_are_row_tile_major(void **state) {
     assert_int_equal(packed.scale_bytes, 2 * 5 * 16 * 2);
     assert_int_equal(packed.zero_bytes, 0);
     assert_null(packed.zeros);
-    expect_bytes(&packed, 3136, (uint8_t[]){0x88, 0x83, 0x88, 0x88}, 4);
+    expect_bytes(&packed, 3144, (uint8_t[]){0x83, 0x88, 0x88, 0x88}, 4);
     const uint16_t *scales = packed.scales;
     assert_int_equal(scales[132], 0x1234);
     assert_int_equal(scales[75], 0x4321);
@@ -249,10 +252,10 @@ static void damaged_packs_are_refused(void **state) {
     assert_non_null(strstr(err.text, "row 0, k 0"));
     assert_null(out.codes);
     codes[0] = 0x55;
-    codes[512] = 0x59; /* tile 1, row 24: padding */
+    codes[516] = 0x56; /* tile 1, word 1, row 24: padding */
     assert_int_equal(tern_layout_unpack(frag(), &w.format, 24, 96, &packed, &out, &err), TERN_INTERNAL);
     assert_non_null(strstr(err.text, "padding"));
-    codes[512] = 0x55;
+    codes[516] = 0x55;
     scales[3 * 16 + 1] = 1; /* tile 1, group 0, row 24 */
     assert_int_equal(tern_layout_unpack(frag(), &w.format, 24, 96, &packed, &out, &err), TERN_INTERNAL);
     scales[3 * 16 + 1] = 0;

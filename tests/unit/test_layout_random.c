@@ -26,12 +26,15 @@ static unsigned code_at(const uint8_t *codes, int bits, int64_t k_total, int64_t
     const uint8_t *tile = codes + ((n / 16) * ((k_total + 127) / 128) + k / 128) * bits * 256;
     int r = (int)(n % 16), c = (int)(k % 128);
     int g = r % 8, t = c % 32 / 8, step = 2 * (c / 32) + c % 8 / 4, p = r / 8 + 2 * (c % 4 / 2), e = c % 2;
-    int lane = 4 * g + t, pair = 4 * step + p;
-    if (bits == 3) {
-        unsigned low = field(tile, lane, pair / 8, 4, 16 * e + 2 * (pair % 8), 2);
-        return low | field(tile + 512, lane, pair / 16, 2, 16 * e + pair % 16, 1) << 2;
-    }
-    return field(tile, lane, pair / (16 / bits), 2 * bits, 16 * e + bits * (pair % (16 / bits)), bits);
+    int lane = 4 * g + t, piece = step / 2, odd = step % 2;
+    if (bits == 8)
+        return field(tile, lane, 2 * step + p / 2, 16, 16 * e + 8 * (p % 2), 8);
+    if (bits == 4)
+        return field(tile, lane, 4 * (piece / 2) + p, 8, 16 * e + 4 * (piece % 2 + 2 * odd), 4);
+    unsigned low = field(tile, lane, p, 4, 16 * e + 2 * (piece + 4 * odd), 2);
+    if (bits == 2)
+        return low;
+    return low | field(tile + 512, lane, p / 2, 2, 16 * e + p % 2 + 2 * piece + 8 * odd, 1) << 2;
 }
 
 static void random_format(struct tern_random *random, int64_t k, struct tern_format *format) {

@@ -97,9 +97,14 @@ static void misuse_is_a_fault(void **state) {
 /* Bit of element e of pair `pair` in plane bit `bit`, by the rule of formats/layout.h. */
 static unsigned *word_of(uint32_t *words, int bits, int pair, int bit, int e, int *shift) {
     int plane = bits == 3 && bit == 2 ? 1 : bits == 3 ? 2 : bits, first = bits == 3 && bit == 2 ? 4 : 0;
-    int per_word = 16 / plane;
-    *shift = 16 * e + plane * (pair % per_word) + (bits == 3 && bit == 2 ? 0 : bit);
-    return &words[first + pair / per_word];
+    int step = pair / 4, p = pair % 4, piece = step / 2, odd = step % 2;
+    int word = plane == 8 ? 2 * step + p / 2 : plane == 4 ? 4 * (piece / 2) + p : plane == 2 ? p : p / 2;
+    int slot = plane == 8   ? p % 2
+               : plane == 4 ? piece % 2 + 2 * odd
+               : plane == 2 ? piece + 4 * odd
+                            : p % 2 + 2 * piece + 8 * odd;
+    *shift = 16 * e + plane * slot + (bits == 3 && bit == 2 ? 0 : bit);
+    return &words[first + word];
 }
 
 /* Column c of lane t in a quad and 32 k must trade places with column t of lane c. */

@@ -1,11 +1,13 @@
 /* Dequantise: code words of layout frag16x128 (harness/formats/layout.h) to A fragments of mma.m16n8k16, in registers.
- * Every value q - z is exact in binary16: a field of the word becomes the mantissa of 1024 + q * 4^p (one lop3), and one
- * half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights, is one more multiply:
- * folding it into the same fma would round (1024 / 4^p + z) * scale and lose bits of the small difference.
+ * Two ways. Exact halves: every value q - z is exact in binary16; a field of the word becomes the mantissa of 1024 + q * 2^s
+ * (one lop3), and one half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights,
+ * is one more multiply: folding it into the same fma would round (1024 / 2^s + z) * scale and lose bits of the small
+ * difference. Raw codes: a field alone is a subnormal binary16, q * 2^(s - 24); the kernel takes the zero point off its
+ * sums.
  *
- * Cost in instructions for the four registers (8 weights a lane) of a k-step: 2 bit 8.5, 3 bit 15, 4 bit 8.5, 8 bit 8; +4
- * with scale. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros and scales come as (row g, row g +
- * 8). */
+ * Cost in instructions for the four registers (8 weights a lane) of a k-step: exact 2 bit 8.5, 3 bit 13, 4 bit 9, 8 bit 8;
+ * +4 with scale; raw 2 bit 4.5, 3 bit 9, 4 bit 5. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros
+ * and scales come as (row g, row g + 8). */
 #ifndef TERN_DEQUANT_CUH
 #define TERN_DEQUANT_CUH
 
@@ -60,76 +62,99 @@ __device__ __forceinline__ unsigned tern_fma2(unsigned a, unsigned b, unsigned c
     return tern_half2_bits(__hfma2(tern_as_half2(a), tern_as_half2(b), tern_as_half2(c)));
 }
 
-/* Words that a lane owns in one 16x128 tile, and which of them hold a k-step. The words of a lane are numbered plane by
- * plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. */
+/* Words that a lane owns in one 16x128 tile, and where a step's registers are in them. The words of a lane are numbered
+ * plane by plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. Steps 2*piece and 2*piece + 1 of 2, 3
+ * and 4 bit lie in the same words and, after a shift of the second one by 8, in the same bits. */
 template <int BITS> struct tern_codes {
     static_assert(BITS == 2 || BITS == 3 || BITS == 4 || BITS == 8, "no decoder for this code width");
     static constexpr int words = 2 * BITS;
     static constexpr int tile_bytes = 256 * BITS;
-    /* First and second word of a step; a width whose step needs one word has both equal. */
-    static constexpr __host__ __device__ int word0(int step) { return BITS == 8 ? 2 * step : BITS == 4 ? step : step / 2; }
-    static constexpr __host__ __device__ int word1(int step) {
-        return BITS == 8 ? 2 * step + 1 : BITS == 3 ? 4 + step / 4 : word0(step);
+    /* Places in the low byte of a half that pieces take in turn, and the bits from one to the next. */
+    static constexpr int places = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
+    static constexpr int pitch = BITS == 4 ? 4 : 2;
+    /* Word of register p of a step (3 bit: the two low bits), and of the third bit. */
+    static constexpr __host__ __device__ int word(int step, int p) {
+        return BITS == 8 ? 2 * step + p / 2 : BITS == 4 ? step / 4 * 4 + p : p;
     }
-    /* Power of two by which register p's field is scaled inside its half: 1024 + q * 2^shift. */
-    static constexpr __host__ __device__ int shift(int p) { return BITS == 8 ? 0 : BITS == 4 ? 4 * (p & 1) : 2 * p; }
+    static constexpr __host__ __device__ int high_word(int p) { return BITS == 3 ? 4 + p / 2 : 0; }
+    /* Power of two by which a step's fields are scaled inside their halves: 1024 + q * 2^shift. */
+    static constexpr __host__ __device__ int shift(int step) { return pitch * (step / 2 % places); }
 };
 
-/* What is added to take the magic number and the zero point off: -(1024 / 2^shift(p) + z), in both halves, for each register
- * p. */
+/* Zero points of row g and row g + 8, in both halves. */
 struct tern_zero_bias {
-    unsigned bias[4];
+    unsigned zero[2];
 };
 
-/* zero_low is the zero point of row g, zero_high that of row g + 8. Integer arithmetic on the binary16 pattern: 2^(10-s) + z
- * has exponent field 25 - s and mantissa z << s. */
+/* zero_low is the zero point of row g, zero_high that of row g + 8. */
 template <int BITS> __device__ __forceinline__ tern_zero_bias tern_zero_biases(unsigned zero_low, unsigned zero_high) {
-    tern_zero_bias out;
-#pragma unroll
-    for (int p = 0; p < 4; p++) {
-        const int shift = tern_codes<BITS>::shift(p);
-        const unsigned zero = p & 1 ? zero_high : zero_low;
-        out.bias[p] = (0x8000u + ((25u - (unsigned)shift) << 10) + (zero << shift)) * 0x00010001u;
-    }
-    return out;
+    return {{zero_low * 0x00010001u, zero_high * 0x00010001u}};
 }
 
-/* The code's field of register p as 1024 + q * 2^shift(p) in both halves. word0 and word1 as named by tern_codes; step is
- * 0..7 and a constant after unrolling. */
-template <int BITS> __device__ __forceinline__ unsigned tern_magic_field(unsigned word0, unsigned word1, int step, int p) {
-    if (BITS == 8) {
-        const unsigned word = p & 2 ? word1 : word0;
-        return tern_permute_bytes(word, 0x64646464u, p & 1 ? 0x4341u : 0x4240u);
-    }
-    if (BITS == 4)
-        return tern_and_or(p & 2 ? word0 >> 8 : word0, 0x000f000fu << (4 * (p & 1)), 0x64006400u);
-    const unsigned low = step & 1 ? word0 >> 8 : word0;
-    unsigned high = 0x64006400u;
-    if (BITS == 3) { /* the third bit sits at 4 * (step % 4) + p of the 1-bit plane and belongs above the two low ones */
-        const int right = 4 * (step % 4) - p - 2;
-        high = tern_and_or(right >= 0 ? word1 >> (right & 31) : word1 << (-right & 31), 0x00040004u << (2 * p), high);
-    }
-    return tern_and_or(low, 0x00030003u << (2 * p), high);
+/* What is added to take the magic number and the zero point off: -(1024 / 2^shift + z), in both halves. Integer arithmetic
+ * on the binary16 pattern: 2^(10-s) + z has exponent field 25 - s and mantissa z << s. */
+__device__ __forceinline__ unsigned tern_zero_offset(unsigned zero, int shift) {
+    return (zero << shift) + (0x8000u + ((25u - (unsigned)shift) << 10)) * 0x00010001u;
 }
 
-/* A fragment a[4] = q - z of one k-step. */
-template <int BITS>
-__device__ __forceinline__ void tern_dequant(unsigned word0, unsigned word1, int step, const tern_zero_bias &zero,
-                                             unsigned a[4]) {
-#pragma unroll
-    for (int p = 0; p < 4; p++) {
-        const unsigned field = tern_magic_field<BITS>(word0, word1, step, p);
-        const int shift = tern_codes<BITS>::shift(p);
-        const unsigned unscale = ((15u - (unsigned)shift) << 10) * 0x00010001u; /* 2^-shift */
-        a[p] = shift == 0 ? tern_add2(field, zero.bias[p]) : tern_fma2(field, unscale, zero.bias[p]);
-    }
+/* Shifted right; left where `right` is negative. */
+__device__ __forceinline__ unsigned tern_shifted(unsigned word, int right) {
+    return right >= 0 ? word >> (right & 31) : word << (-right & 31);
 }
 
-/* The same from the words of a whole tile. */
+/* word >> 8 as the upper half of a product with 2^24, for kernels whose integer pipe (logic, shifts) is busier than the one
+ * that multiplies. The compiler must not know the factor: it would make a shift of it. */
+__device__ __forceinline__ unsigned tern_right_8(unsigned word, unsigned two_24) {
+    return __umulhi(word, two_24);
+}
+
+/* The code of register p as base + q * 2^(pitch * place) in both halves' bits, where PLACES <= places is the number of
+ * places to be told apart: pieces take place (piece % PLACES). base 0x6400 (1024.0) makes a normal number of it; base 0
+ * leaves a subnormal one, q * 2^(pitch * place - 24), which tensor cores multiply exactly. step is a constant after
+ * unrolling. */
+template <int BITS, int PLACES>
+__device__ __forceinline__ unsigned tern_field(const unsigned *words, int step, int p, unsigned base) {
+    typedef struct tern_codes<BITS> codes;
+    const unsigned word = words[codes::word(step, p)];
+    if (BITS == 8)
+        return tern_permute_bytes(word, base, p & 1 ? 0x5351u : 0x5250u); /* byte 5 is the base's upper one */
+    const int place = step / 2 % codes::places, kept = place % PLACES;
+    const int right = 8 * (step & 1) + codes::pitch * (place - kept);
+    const unsigned mask = (BITS == 4 ? 0x000f000fu : 0x00030003u) << (codes::pitch * kept);
+    unsigned high = base;
+    if (BITS ==
+        3) /* the third bit sits at p % 2 + 2 * place + 8 * (step % 2) of the 1-bit plane and belongs above the two */
+        high = tern_and_or(tern_shifted(words[codes::high_word(p)], right + p % 2 - 2), 0x00040004u << (2 * kept), base);
+    return BITS != 3 && base == 0 ? tern_shifted(word, right) & mask : tern_and_or(tern_shifted(word, right), mask, high);
+}
+
+/* A fragment a[4] = q - z of one k-step, from the words of a whole tile. */
 template <int BITS>
 __device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int step, const tern_zero_bias &zero,
                                                   unsigned a[4]) {
-    tern_dequant<BITS>(words[tern_codes<BITS>::word0(step)], words[tern_codes<BITS>::word1(step)], step, zero, a);
+    const int shift = tern_codes<BITS>::shift(step);
+    const unsigned unscale = ((15u - (unsigned)shift) << 10) * 0x00010001u; /* 2^-shift */
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        const unsigned field = tern_field<BITS, tern_codes<BITS>::places>(words, step, p, 0x64006400u);
+        const unsigned offset = tern_zero_offset(zero.zero[p & 1], shift);
+        a[p] = shift == 0 ? tern_add2(field, offset) : tern_fma2(field, unscale, offset);
+    }
+}
+
+/* A fragment of raw codes: q * 2^(pitch * place - 24), place = piece % PLACES. No floating-point instruction. */
+template <int BITS, int PLACES>
+__device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int step, unsigned two_24, unsigned a[4]) {
+    const int shift = tern_codes<BITS>::pitch * (step / 2 % PLACES);
+    const bool by_8 = BITS != 3 && step % 2 == 1 && PLACES == tern_codes<BITS>::places;
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        if (by_8)
+            a[p] = tern_right_8(words[tern_codes<BITS>::word(step, p)], two_24) & (BITS == 4 ? 0x000f000fu : 0x00030003u)
+                                                                                      << shift;
+        else
+            a[p] = tern_field<BITS, PLACES>(words, step, p, 0);
+    }
 }
 
 /* Scales (row g in the low half, row g + 8 in the high half, as the layout stores them) to one half2 a row. */

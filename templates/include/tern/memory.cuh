@@ -30,30 +30,34 @@ __device__ __forceinline__ unsigned tern_shared_address(const void *shared) {
 
 // Streaming loads of data that is read once: they do not displace lines of L1. The `_if` forms leave *value alone when
 // `wanted` is false and compile to one predicated instruction instead of a branch around it.
-__device__ __forceinline__ void tern_load_stream_16_if(uint4 *value, const void *global, bool wanted) {
+__device__ __forceinline__ void tern_load_stream_16_if(unsigned *value, const void *global, bool wanted) {
 #ifdef TERN_EMULATOR
     if (wanted) {
         tern_emu_check_aligned(global, 16);
         memcpy(value, global, 16);
     }
 #else
+    unsigned v0 = value[0], v1 = value[1], v2 = value[2], v3 = value[3]; // else the compiler puts arrays on the stack
     asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
                  "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
-                 : "+r"(value->x), "+r"(value->y), "+r"(value->z), "+r"(value->w)
+                 : "+r"(v0), "+r"(v1), "+r"(v2), "+r"(v3)
                  : "l"(global), "r"((int)wanted));
+    value[0] = v0, value[1] = v1, value[2] = v2, value[3] = v3;
 #endif
 }
 
-__device__ __forceinline__ void tern_load_stream_8_if(uint2 *value, const void *global, bool wanted) {
+__device__ __forceinline__ void tern_load_stream_8_if(unsigned *value, const void *global, bool wanted) {
 #ifdef TERN_EMULATOR
     if (wanted) {
         tern_emu_check_aligned(global, 8);
         memcpy(value, global, 8);
     }
 #else
+    unsigned v0 = value[0], v1 = value[1];
     asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];\n}"
-                 : "+r"(value->x), "+r"(value->y)
+                 : "+r"(v0), "+r"(v1)
                  : "l"(global), "r"((int)wanted));
+    value[0] = v0, value[1] = v1;
 #endif
 }
 
@@ -90,7 +94,7 @@ __device__ __forceinline__ void tern_load_stream_2_if(unsigned *value, const voi
 __device__ __forceinline__ uint4 tern_load_stream_16(const void *global) {
     uint4 value = {0, 0, 0, 0};
 #ifdef TERN_EMULATOR
-    tern_load_stream_16_if(&value, global, true);
+    tern_load_stream_16_if(&value.x, global, true);
 #else
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
@@ -102,7 +106,7 @@ __device__ __forceinline__ uint4 tern_load_stream_16(const void *global) {
 __device__ __forceinline__ uint2 tern_load_stream_8(const void *global) {
     uint2 value = {0, 0};
 #ifdef TERN_EMULATOR
-    tern_load_stream_8_if(&value, global, true);
+    tern_load_stream_8_if(&value.x, global, true);
 #else
     asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(global));
 #endif
@@ -143,6 +147,19 @@ __device__ __forceinline__ uint4 tern_shared_load_16(const void *shared) {
                  : "memory");
 #endif
     return value;
+}
+
+// Two floats; 8-byte aligned.
+__device__ __forceinline__ void tern_shared_load_pair(float (&pair)[2], const void *shared) {
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 8);
+    memcpy(pair, shared, 8);
+#else
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair[0]), "=f"(pair[1])
+                 : "r"(tern_shared_address(shared))
+                 : "memory");
+#endif
 }
 
 __device__ __forceinline__ void tern_shared_store_16(void *shared, uint4 value) {
@@ -193,6 +210,21 @@ template <int BYTES> __device__ __forceinline__ void tern_cp_async(void *shared,
         unsigned value = wanted ? *(const unsigned *)global : 0u;
         asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(value) : "memory");
     }
+#endif
+}
+
+// The same by the lanes with `active` set; the others do nothing. One predicated instruction.
+template <int BYTES>
+__device__ __forceinline__ void tern_cp_async_if(void *shared, const void *global, bool wanted, bool active) {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+    static_assert(BYTES == 16, "nobody needs another size");
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16, %2;\n}"
+                 :
+                 : "r"(tern_shared_address(shared)), "l"(global), "r"(wanted ? BYTES : 0), "r"((int)active)
+                 : "memory");
+#else
+    if (active)
+        tern_cp_async<BYTES>(shared, global, wanted);
 #endif
 }
 

@@ -11,8 +11,7 @@
 #include "tern/memory.cuh"
 
 // A lane with `high` clear keeps what has the column bit clear and gets the partner's part with it clear in place of what it
-// sends. The forms differ in where the column bit shows: as the word (a: clear, b: set), as odd bytes, as the upper WIDTH
-// bits of each 2 * WIDTH.
+// sends. The forms differ in where the column bit shows: as the word (a: clear, b: set) or as odd bytes.
 __device__ __forceinline__ void tern_swap_words(unsigned &a, unsigned &b, bool high, int partner) {
     const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, high ? a : b, partner);
     a = high ? got : a;
@@ -25,16 +24,6 @@ __device__ __forceinline__ void tern_swap_bytes(unsigned &a, unsigned &b, bool h
     b = tern_permute_bytes(b, got, high ? 0x3716u : 0x7260u);
 }
 
-template <int WIDTH> __device__ __forceinline__ void tern_swap_bits(unsigned &a, unsigned &b, bool high, int partner) {
-    constexpr unsigned LOW = WIDTH == 4 ? 0x0F0F0F0Fu : 0x33333333u;
-    static_assert(WIDTH == 4 || WIDTH == 2, "masks exist for these widths");
-    const int up = high ? WIDTH : 0, down = WIDTH - up;
-    const unsigned keep = high ? ~LOW : LOW;
-    const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, ((a >> down) & LOW) | ((b << up) & ~LOW), partner);
-    a = (a & keep) | ((got << down) & ~keep);
-    b = (b & keep) | ((got >> up) & ~keep);
-}
-
 // Words that come with the 16-byte chunk `chunk` of a lane (for 3 bits with its 8 bytes of the upper plane too): see
 // tern_codes. All lanes of the warp call.
 template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigned *words, int chunk, int lane) {
@@ -45,20 +34,15 @@ template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigne
         tern_swap_words(w[1], w[3], high, 2);
         tern_swap_words(w[0], w[1], odd, 1);
         tern_swap_words(w[2], w[3], odd, 1);
-    } else if (BITS == 4) {
-        tern_swap_words(w[0], w[1], high, 2);
-        tern_swap_words(w[2], w[3], high, 2);
-        tern_swap_bytes(w[0], w[1], odd, 1);
-        tern_swap_bytes(w[2], w[3], odd, 1);
     } else {
         tern_swap_bytes(w[0], w[1], high, 2);
         tern_swap_bytes(w[2], w[3], high, 2);
-        tern_swap_bits<4>(w[0], w[1], odd, 1);
-        tern_swap_bits<4>(w[2], w[3], odd, 1);
+        tern_swap_words(w[0], w[2], odd, 1);
+        tern_swap_words(w[1], w[3], odd, 1);
     }
-    if (BITS == 3) { /* bits 2*c, 2*c+1 of each byte are column c */
-        tern_swap_bits<4>(words[4], words[BITS == 3 ? 5 : 4], high, 2);
-        tern_swap_bits<2>(words[4], words[BITS == 3 ? 5 : 4], odd, 1);
+    if (BITS == 3) {
+        tern_swap_bytes(words[4], words[BITS == 3 ? 5 : 4], high, 2);
+        tern_swap_words(words[4], words[BITS == 3 ? 5 : 4], odd, 1);
     }
 }
 
