@@ -1,4 +1,6 @@
-/* Asking a template's valid(p, problem, gpu) about one candidate. Called for every grid point, so tables are reused. */
+/* Asking a template's valid(p, problem, gpu) about one candidate. Called for many grid points, so tables are reused.
+ * p is a proxy that notes which parameters the answer depends on: a refusal that looked at the first few only holds for
+ * every value of the others, and the grid need not ask again. */
 #include "config/template.h"
 
 #include "config/sandbox.h"
@@ -6,9 +8,49 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <string.h>
 
 /* Stack of a loaded template: [1] the file's table, [2] valid, then once made [3] p, [4] problem, [5] gpu. */
 enum { SLOT_VALID = 2, SLOT_P, SLOT_PROBLEM, SLOT_GPU };
+
+struct valid_call {
+    const struct tern_template *tmpl;
+    const int64_t *values;
+    size_t deepest; /* last declared parameter that was read */
+};
+
+/* p.NAME: the value of a parameter. Upvalue 1: the struct valid_call in progress. */
+static int valid_read(lua_State *lua) {
+    struct valid_call *call = lua_touserdata(lua, lua_upvalueindex(1));
+    const char *name = lua_type(lua, 2) == LUA_TSTRING ? lua_tostring(lua, 2) : "";
+    for (size_t i = 0; i < call->tmpl->param_count; i++)
+        if (strcmp(call->tmpl->params[i].name, name) == 0) {
+            if (i > call->deepest)
+                call->deepest = i;
+            lua_pushinteger(lua, call->values[i]);
+            return 1;
+        }
+    return luaL_error(lua, "valid() reads p.%s, which is no parameter", name);
+}
+
+/* The proxy and, as its metatable's closure, the call that it answers for; made once and reused. */
+static struct valid_call *valid_proxy(lua_State *lua) {
+    if (lua_gettop(lua) < SLOT_P) {
+        lua_newtable(lua);
+        lua_newtable(lua);
+        lua_newuserdatauv(lua, sizeof(struct valid_call), 0);
+        lua_pushvalue(lua, -1);
+        lua_setfield(lua, -3, "call");
+        lua_pushcclosure(lua, valid_read, 1);
+        lua_setfield(lua, -2, "__index");
+        lua_setmetatable(lua, SLOT_P);
+    }
+    lua_getmetatable(lua, SLOT_P);
+    lua_getfield(lua, -1, "call");
+    struct valid_call *call = lua_touserdata(lua, -1);
+    lua_pop(lua, 2);
+    return call;
+}
 
 static void valid_set(lua_State *lua, int slot, const char *key, int64_t value) {
     lua_pushinteger(lua, value);
@@ -42,15 +84,15 @@ static void valid_set_gpu(lua_State *lua, const struct tern_gpu *gpu) {
 
 enum tern_status tern_template_valid(const struct tern_template *t, const int64_t *values,
                                      const struct tern_problem_shape *problem, const struct tern_gpu *gpu, bool *valid,
-                                     char *reason, size_t reason_size, struct tern_error *err) {
+                                     size_t *deepest, char *reason, size_t reason_size, struct tern_error *err) {
     lua_State *lua = tern_sandbox_state(t->lua);
     *valid = false;
     tern_str_copy(reason, reason_size, "");
     luaL_checkstack(lua, 16, "valid");
+    struct valid_call *call = valid_proxy(lua);
+    *call = (struct valid_call){.tmpl = t, .values = values};
     while (lua_gettop(lua) < SLOT_GPU)
         lua_newtable(lua);
-    for (size_t i = 0; i < t->param_count; i++)
-        valid_set(lua, SLOT_P, t->params[i].name, values[i]);
     valid_set_problem(lua, problem);
     valid_set_gpu(lua, gpu);
     for (int slot = SLOT_VALID; slot <= SLOT_GPU; slot++)
@@ -69,6 +111,8 @@ enum tern_status tern_template_valid(const struct tern_template *t, const int64_
                 tern_str_copy(reason, reason_size, lua_tostring(lua, -1));
         }
     }
+    if (deepest)
+        *deepest = call->deepest;
     lua_settop(lua, SLOT_GPU);
     return status;
 }

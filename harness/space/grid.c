@@ -166,39 +166,79 @@ static void add_candidate(struct tern_candidates *list, const struct tern_candid
     list->items[list->count++] = *c;
 }
 
-/* Appends the candidate, or counts why not. */
+/* Appends the candidate, or says why not (reason not empty). *deepest: see tern_template_valid. */
 static enum tern_status consider(const struct tern_candidate *c, const struct tern_problem_shape *problem,
-                                 const struct tern_gpu *gpu, struct tern_candidates *out, struct tern_exclusions *why,
-                                 struct tern_error *err) {
-    char reason[120] = "";
+                                 const struct tern_gpu *gpu, struct tern_candidates *out, char *reason, size_t reason_size,
+                                 size_t *deepest, struct tern_error *err) {
     bool valid = true;
     struct tern_geometry geometry;
     enum tern_status status = TERN_OK;
+    reason[0] = '\0';
+    *deepest = c->tmpl->param_count;
     if (c->tmpl->lua)
-        status = tern_template_valid(c->tmpl, c->values, problem, gpu, &valid, reason, sizeof reason, err);
-    if (!status && !valid)
-        exclude(why, reason[0] ? reason : "excluded by the template without a reason", 1);
+        status = tern_template_valid(c->tmpl, c->values, problem, gpu, &valid, deepest, reason, reason_size, err);
+    if (!status && !valid && !reason[0])
+        tern_str_copy(reason, reason_size, "excluded by the template without a reason");
     if (status || !valid)
         return status;
+    *deepest = c->tmpl->param_count; /* what follows looks at all of them */
     status = tern_candidate_geometry(c, problem, gpu->sms, &geometry, err);
     if (status)
         return status;
     const char *limit = hardware_reason(&geometry, problem, gpu);
     if (limit)
-        exclude(why, limit, 1);
+        tern_str_copy(reason, reason_size, limit);
     else
         add_candidate(out, c);
     return TERN_OK;
 }
 
-/* Steps the odometer, last parameter fastest; false after the last point. */
-static bool next_point(const struct tern_template *t, size_t *digits) {
-    for (size_t i = t->param_count; i-- > 0;) {
-        if (++digits[i] < t->params[i].value_count)
+/* The grid as an odometer, last parameter fastest. */
+struct odometer {
+    const struct tern_template *tmpl;
+    size_t digits[TERN_MAX_PARAMS];
+    size_t fallback
+        [TERN_MAX_PARAMS]; /* digits of the default candidate, which is taken out of turn; [0] SIZE_MAX: not on the grid */
+};
+
+/* Place of digits among the points that share their first `prefix` digits. */
+static int64_t place_behind(const struct tern_template *t, const size_t *digits, size_t prefix) {
+    int64_t place = 0;
+    for (size_t i = prefix; i < t->param_count; i++)
+        place = place * (int64_t)t->params[i].value_count + (int64_t)digits[i];
+    return place;
+}
+
+/* Points from the present one on, itself included, that share its first `prefix` digits; the default is counted elsewhere. */
+static int64_t points_left(const struct odometer *o, size_t prefix) {
+    int64_t points = 1, here = place_behind(o->tmpl, o->digits, prefix);
+    for (size_t i = prefix; i < o->tmpl->param_count; i++)
+        points *= (int64_t)o->tmpl->params[i].value_count;
+    bool holds_default = memcmp(o->digits, o->fallback, prefix * sizeof o->digits[0]) == 0 && o->fallback[0] != SIZE_MAX &&
+                         place_behind(o->tmpl, o->fallback, prefix) >= here;
+    return points - here - holds_default;
+}
+
+/* Steps to the next point with another value among the first `prefix` digits; false after the last. */
+static bool next_point(struct odometer *o, size_t prefix) {
+    for (size_t i = o->tmpl->param_count; i-- > 0;) {
+        if (i < prefix && ++o->digits[i] < o->tmpl->params[i].value_count)
             return true;
-        digits[i] = 0;
+        o->digits[i] = 0;
     }
     return false;
+}
+
+static void find_fallback(struct odometer *o) {
+    for (size_t i = 0; i < o->tmpl->param_count; i++) {
+        const struct tern_param *p = &o->tmpl->params[i];
+        while (o->fallback[i] < p->value_count && p->values[o->fallback[i]] != p->fallback)
+            o->fallback[i]++;
+        if (o->fallback[i] == p->value_count) {
+            o->fallback[0] = SIZE_MAX;
+            return;
+        }
+    }
 }
 
 /* Size of the whole grid; the cap keeps the product from overflowing as well. */
@@ -220,8 +260,9 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
                                      struct tern_error *err) {
     char reason[120];
     int64_t points;
+    size_t deepest;
     struct tern_candidate fallback = {.tmpl = t}, c = {.tmpl = t};
-    size_t digits[TERN_MAX_PARAMS] = {0};
+    struct odometer o = {.tmpl = t};
     enum tern_status status = count_points(t, &points, err);
     if (status)
         return status;
@@ -232,16 +273,22 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
     }
     for (size_t i = 0; i < t->param_count; i++)
         fallback.values[i] = t->params[i].fallback;
+    find_fallback(&o);
     /* The default takes part in every search, so it comes first and only once. */
-    status = consider(&fallback, problem, gpu, out, why, err);
-    if (status)
-        return status;
+    status = consider(&fallback, problem, gpu, out, reason, sizeof reason, &deepest, err);
+    if (!status && reason[0])
+        exclude(why, reason, 1);
     do {
         for (size_t i = 0; i < t->param_count; i++)
-            c.values[i] = t->params[i].values[digits[i]];
-        if (!tern_candidate_equal(&c, &fallback))
-            status = consider(&c, problem, gpu, out, why, err);
-    } while (!status && next_point(t, digits));
+            c.values[i] = t->params[i].values[o.digits[i]];
+        deepest = t->param_count;
+        if (status || tern_candidate_equal(&c, &fallback))
+            continue;
+        status = consider(&c, problem, gpu, out, reason, sizeof reason, &deepest, err);
+        /* A refusal that looked at the first parameters only holds for all values of the rest: the grid skips those points. */
+        if (!status && reason[0])
+            exclude(why, reason, deepest < t->param_count ? points_left(&o, deepest + 1) : 1);
+    } while (!status && next_point(&o, deepest < t->param_count ? deepest + 1 : t->param_count));
     return status;
 }
 

@@ -25,51 +25,51 @@ local function fits(p, problem, gpu, x_chunk, waves)
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
 end
 
+-- In the order in which the parameters are declared: a refusal that reads the first few only is not asked again for the rest.
 local function valid(p, problem, gpu)
+    local raw, m_tile = p.RAW_CODES, p.M_TILE
     local k_tiles = (problem.k + 127) // 128
-    local row_blocks = (problem.n + 16 * p.ROW_TILES - 1) // (16 * p.ROW_TILES)
-    local blocks = gpu.sms * p.CTAS
-    local least = p.RAW_CODES == 0 and 8 or problem.bits == 4 and 4 or 2
-    if p.M_TILE < least then return false, "fewer columns save nothing" end
-    if p.M_TILE > least and problem.m <= p.M_TILE // 2 then return false, "M_TILE is twice M or more" end
-    if p.RING == 1 and gpu.cc < 80 then return false, "asynchronous copies need cc 8.0" end
-    if p.RING == 1 and p.X_CHUNK > 0 then return false, "x in chunks would wait for the ring" end
-    if p.RING == 1 and problem.bits == 8 then return false, "8 bits: loads into registers stream faster" end
-    if p.RAW_CODES == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
-    if p.RAW_CODES == 1 and p.X_CHUNK > 0 then return false, "raw codes need all of x" end
-    if p.RAW_CODES == 1 and p.SCALE_WEIGHTS == 1 then return false, "raw codes are scaled in their sums" end
-    if problem.m > (p.M_TILE >= 16 and 2 or 1) * p.M_TILE then return false, "too many passes over the weights" end
-    if p.CLUSTER_K > gpu.sms - p.IDLE_SMS then return false, "fewer multiprocessors than blocks of a cluster" end
-    if p.CLUSTER_K > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
-    if p.X_BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
-    if p.X_BULK == 1 and problem.m < 8 then return false, "x is small: cp.async serves" end
-    if p.X_BULK == 0 and p.X_CHUNK == 0 and problem.m >= 16 and gpu.cc >= 90 then
-        return false, "x is large: bulk copies serve"
-    end
-    if p.X_BULK == 1 and p.X_CHUNK > 0 then return false, "bulk copies take x in one piece" end
-    if p.IDLE_SMS > 0 and p.CLUSTER_K < 4 then return false, "small clusters fit anywhere" end
-    if p.IDLE_SMS > 0 and row_blocks * p.CLUSTER_K <= (gpu.sms - p.IDLE_SMS) * p.CTAS then
-        return false, "few row blocks: the same grid without"
-    end
-    if p.X_SHARE > 1 and (p.X_BULK == 0 or p.CLUSTER_K > 1) then return false, "x is shared by bulk copies, K whole" end
-    if p.X_SHARE > 1 and problem.m < 8 then return false, "x is small: no sharing" end
-    if p.X_SHARE > 1 and (row_blocks < p.X_SHARE or blocks % p.X_SHARE > 0) then
-        return false, "blocks do not come in multiples of X_SHARE"
-    end
-    if p.X_CHUNK > 0 and p.X_CHUNK * p.CLUSTER_K >= k_tiles then return false, "x fits in one chunk" end
-    if p.SCALE_WEIGHTS == 1 and problem.family ~= "ternary" then return false, "scaling is exact for ternary only" end
-    if p.SCALE_WEIGHTS == 1 and (problem.groups == 1 or p.M_TILE < 32) then return false, "group sums cost little here" end
-    if 32 * p.WARPS * p.CTAS > gpu.threads_sm then return false, "more threads than an SM holds" end
-    if p.WARPS * p.CTAS > 32 or p.WARPS * p.CTAS < 8 then return false, "8 to 32 warps an SM" end
-    if p.WARPS * p.CTAS * p.ROW_TILES * p.PREFETCH * problem.bits * 256 < 12 * 1024 then
-        return false, "less than 12 KB in flight an SM"
-    end
-    if registers(p, problem) > math.min(255, 65536 // (32 * p.WARPS * p.CTAS)) then return false, "too many registers" end
-    if not fits(p, problem, gpu, p.X_CHUNK, p.WAVES) then return false, "x and sums do not fit in shared memory" end
-    if p.X_CHUNK > 0 and fits(p, problem, gpu, 0, p.WAVES) then return false, "all of x fits: no chunks" end
-    if p.WAVES > 1 and fits(p, problem, gpu, p.X_CHUNK, p.WAVES == 8 and 2 or 1) then return false, "fewer waves fit" end
-    if p.CLUSTER_K > 1 and p.M_TILE < 16 and row_blocks >= 4 * blocks then return false, "enough row blocks without splitting K" end
-    if p.CLUSTER_K > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
+    local least = raw == 0 and 8 or problem.bits == 4 and 4 or 2
+    if raw == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
+    if m_tile < least then return false, "fewer columns save nothing" end
+    if m_tile > least and problem.m <= m_tile // 2 then return false, "M_TILE is twice M or more" end
+    if problem.m > (m_tile >= 16 and 2 or 1) * m_tile then return false, "too many passes over the weights" end
+    local ring = p.RING
+    if ring == 1 and gpu.cc < 80 then return false, "asynchronous copies need cc 8.0" end
+    if ring == 1 and problem.bits == 8 then return false, "8 bits: loads into registers stream faster" end
+    local x_chunk = p.X_CHUNK
+    if ring == 1 and x_chunk > 0 then return false, "x in chunks would wait for the ring" end
+    if raw == 1 and x_chunk > 0 then return false, "raw codes need all of x" end
+    local x_bulk = p.X_BULK
+    if x_bulk == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
+    if x_bulk == 1 and problem.m < 8 then return false, "x is small: cp.async serves" end
+    if x_bulk == 0 and x_chunk == 0 and problem.m >= 16 and gpu.cc >= 90 then return false, "x is large: bulk copies serve" end
+    if x_bulk == 1 and x_chunk > 0 then return false, "bulk copies take x in one piece" end
+    local scale = p.SCALE_WEIGHTS
+    if raw == 1 and scale == 1 then return false, "raw codes are scaled in their sums" end
+    if scale == 1 and problem.family ~= "ternary" then return false, "scaling is exact for ternary only" end
+    if scale == 1 and (problem.groups == 1 or m_tile < 32) then return false, "group sums cost little here" end
+    local cluster_k = p.CLUSTER_K
+    if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
+    if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
+    if x_chunk > 0 and x_chunk * cluster_k >= k_tiles then return false, "x fits in one chunk" end
+    local x_share = p.X_SHARE
+    if x_share > 1 and (x_bulk == 0 or cluster_k > 1) then return false, "x is shared by bulk copies, K whole" end
+    local idle = p.IDLE_SMS
+    if idle > 0 and cluster_k < 4 then return false, "small clusters fit anywhere" end
+    if cluster_k > gpu.sms - idle then return false, "fewer multiprocessors than blocks of a cluster" end
+    local warps, ctas = p.WARPS, p.CTAS
+    if 32 * warps * ctas > gpu.threads_sm then return false, "more threads than an SM holds" end
+    if warps * ctas > 32 or warps * ctas < 8 then return false, "8 to 32 warps an SM" end
+    local row_blocks, blocks = (problem.n + 16 * p.ROW_TILES - 1) // (16 * p.ROW_TILES), gpu.sms * ctas
+    if idle > 0 and row_blocks * cluster_k <= (gpu.sms - idle) * ctas then return false, "few row blocks: the same grid without" end
+    if x_share > 1 and (row_blocks < x_share or blocks % x_share > 0) then return false, "blocks do not come in multiples of X_SHARE" end
+    if cluster_k > 1 and m_tile < 16 and row_blocks >= 4 * blocks then return false, "enough row blocks without splitting K" end
+    if warps * ctas * p.ROW_TILES * p.PREFETCH * problem.bits * 256 < 12 * 1024 then return false, "less than 12 KB in flight an SM" end
+    if registers(p, problem) > math.min(255, 65536 // (32 * warps * ctas)) then return false, "too many registers" end
+    if not fits(p, problem, gpu, x_chunk, p.WAVES) then return false, "x and sums do not fit in shared memory" end
+    if x_chunk > 0 and fits(p, problem, gpu, 0, p.WAVES) then return false, "all of x fits: no chunks" end
+    if p.WAVES > 1 and fits(p, problem, gpu, x_chunk, p.WAVES == 8 and 2 or 1) then return false, "fewer waves fit" end
     return true
 end
 
@@ -88,34 +88,34 @@ return {
     efficiency = 0.6,
     exact_weights = true,
     params = {
-        { name = "WARPS", values = { 4, 8, 16 }, default = 8,
-          doc = "warps of a block; they split the block's weights evenly" },
-        { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
-          doc = "tiles of 16 rows that share one load of x from shared memory" },
-        { name = "PREFETCH", values = { 2, 3, 4 }, default = 4,
-          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
+        { name = "RAW_CODES", values = { 0, 1 }, default = 0,
+          doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
         { name = "M_TILE", values = { 2, 4, 8, 16, 32 }, default = 8,
           doc = "rows of x a pass: columns of the fragments; under 8 the other columns hold sums of other powers of two" },
-        { name = "CTAS", values = { 1, 2, 4 }, default = 2,
-          doc = "blocks that an SM holds at a time (launch bounds)" },
-        { name = "WAVES", values = { 1, 2, 8 }, default = 1,
-          doc = "times CTAS blocks an SM make the grid; more waves, fewer sums in shared memory" },
-        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1,
-          doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
-        { name = "IDLE_SMS", values = { 0, 4 }, default = 0,
-          doc = "multiprocessors left out of the grid, so that whole clusters fit in each GPC" },
+        { name = "RING", values = { 0, 1 }, default = 0,
+          doc = "where weights in flight go: 0 registers, 1 shared memory, by asynchronous copies (cc 8.0)" },
         { name = "X_CHUNK", values = { 0, 16 }, default = 0,
           doc = "K tiles of x in shared memory at a time, two buffers; 0: all of the block's K" },
         { name = "X_BULK", values = { 0, 1 }, default = 0,
           doc = "1: x by bulk copies ahead of the weights (cc 9.0); 0: cp.async behind them" },
-        { name = "X_SHARE", values = { 1, 2, 4 }, default = 1,
-          doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
           doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
-        { name = "RING", values = { 0, 1 }, default = 0,
-          doc = "where weights in flight go: 0 registers, 1 shared memory, by asynchronous copies (cc 8.0)" },
-        { name = "RAW_CODES", values = { 0, 1 }, default = 0,
-          doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
+        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1,
+          doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
+        { name = "X_SHARE", values = { 1, 2, 4 }, default = 1,
+          doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
+        { name = "IDLE_SMS", values = { 0, 4 }, default = 0,
+          doc = "multiprocessors left out of the grid, so that whole clusters fit in each GPC" },
+        { name = "WARPS", values = { 4, 8, 16 }, default = 8,
+          doc = "warps of a block; they split the block's weights evenly" },
+        { name = "CTAS", values = { 1, 2, 4 }, default = 2,
+          doc = "blocks that an SM holds at a time (launch bounds)" },
+        { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
+          doc = "tiles of 16 rows that share one load of x from shared memory" },
+        { name = "PREFETCH", values = { 2, 3, 4 }, default = 4,
+          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
+        { name = "WAVES", values = { 1, 2, 8 }, default = 1,
+          doc = "times CTAS blocks an SM make the grid; more waves, fewer sums in shared memory" },
     },
     valid = valid,
     launch = {

@@ -86,14 +86,20 @@ end
 
 -- Tiles that fit M: less than half of the x tile wasted, and large where M is large.
 local function shape_rule(p, problem)
+    local m = math.max(problem.m, 16)
+    if p.BLOCK_M ~= default.BLOCK_M and p.BLOCK_M >= 2 * m then
+        return "BLOCK_M is twice M or more"
+    end
+    if p.BLOCK_M < math.min(m, 64) then
+        return "CTA tile is small for M"
+    end
     if is_default(p) then
         return nil
     end
-    local m = math.max(problem.m, 16)
     if p.BLOCK_M >= 2 * m then
         return "BLOCK_M is twice M or more"
     end
-    if p.BLOCK_M < math.min(m, 64) or p.BLOCK_M * p.BLOCK_N < math.min(8 * m, 8192) then
+    if p.BLOCK_M * p.BLOCK_N < math.min(8 * m, 8192) then
         return "CTA tile is small for M"
     end
     if p.WARPS_K > 1 and (m > 256 or p.BLOCK_M > 64) then
@@ -124,19 +130,20 @@ return {
     entry = "tern_mma_tile",
     efficiency = 0.6,
     exact_weights = true,
+    -- Declared in the order in which valid() asks: a refusal that reads the first few only is not asked again for the rest.
     params = {
-        { name = "BLOCK_N", values = { 32, 64, 128, 256 }, default = default.BLOCK_N, doc = "rows of W a CTA owns" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scale the weights; 0: the sums of a group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16" },
         { name = "BLOCK_M", values = { 16, 32, 64, 128, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns" },
+        { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
+        { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices in the ring" },
+        { name = "BLOCK_N", values = { 32, 64, 128, 256 }, default = default.BLOCK_N, doc = "rows of W a CTA owns" },
         { name = "WARP_N", values = { 32, 64 }, default = default.WARP_N, doc = "rows of W a warp owns" },
         { name = "WARP_M", values = { 16, 32, 64 }, default = default.WARP_M, doc = "rows of x a warp owns" },
         { name = "WARPS_K", values = { 1, 2, 4 }, default = default.WARPS_K, doc = "split-K over groups of warps" },
         { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K (cc 9.0 if over 1)" },
-        { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
-        { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices in the ring" },
         { name = "GROUP_M", values = { 8 }, default = 8, doc = "BLOCK_M tiles swept together for L2" },
         { name = "SM_WARPS", values = { 8, 16 }, default = 8, doc = "warps a multiprocessor by registers" },
-        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scale the weights; 0: the sums of a group" },
-        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16" },
     },
     valid = function(p, problem, gpu)
         local reason = scale_rule(p, problem) or ring_rule(p) or shape_rule(p, problem) or warp_rule(p, problem)

@@ -2,6 +2,7 @@
 #include "config/template.h"
 #include "core/file.h"
 #include "core/str.h"
+#include "space/grid.h"
 
 #include <limits.h>
 #include <setjmp.h>
@@ -97,24 +98,61 @@ static void valid_is_asked(void **state) {
     bool valid = false;
     char reason[40];
     for (int round = 0; round < 2000; round++) { /* also: neither stack nor memory grows */
-        assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, reason, sizeof(reason), &err),
-                         TERN_OK);
+        assert_int_equal(
+            tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err), TERN_OK);
         assert_true(valid);
-        assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 4}, &problem, &gpu, &valid, reason, sizeof(reason), &err),
-                         TERN_OK);
+        assert_int_equal(
+            tern_template_valid(&t, (int64_t[]){4, 4}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err), TERN_OK);
         assert_false(valid);
         assert_string_equal(reason, "more splits than groups");
     }
     problem.k = 512;
-    assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 4}, &problem, &gpu, &valid, reason, sizeof(reason), &err),
+    assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 4}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err),
                      TERN_OK);
     assert_true(valid);
     tern_template_free(&t);
 }
 
+/* A refusal that looked at WARPS only holds for every SPLIT_K: the grid skips those points and still counts them. */
+static void refusals_say_how_far_they_looked(void **state) {
+    static const char valid_lua[] = "valid = function(p)\n"
+                                    "  if p.WARPS == 4 then return false, 'few warps' end\n"
+                                    "  if p.SPLIT_K == 2 then return false, 'two splits' end\n"
+                                    "  return true\n"
+                                    "end";
+    struct tern_template t;
+    struct tern_error err = {0};
+    struct tern_format format;
+    struct tern_candidates list = {0};
+    struct tern_exclusions why = {0};
+    char reason[40];
+    size_t deepest = 99;
+    bool valid = true;
+    assert_int_equal(tern_format_parse("ternary-channel", &format, &err), TERN_OK);
+    struct tern_problem_shape problem = {.format = &format, .m = 1, .n = 64, .k = 256};
+    struct tern_gpu gpu = {
+        .name = "x", .cc = 90, .sms = 10, .threads_sm = 2048, .smem_block_bytes = 1 << 16, .memory_bytes = 1 << 30};
+    assert_int_equal(load(*state, valid_lua, &t, &err), TERN_OK);
+    assert_int_equal(
+        tern_template_valid(&t, (int64_t[]){4, 1}, &problem, &gpu, &valid, &deepest, reason, sizeof(reason), &err), TERN_OK);
+    assert_false(valid);
+    assert_int_equal(deepest, 0);
+    assert_int_equal(
+        tern_template_valid(&t, (int64_t[]){8, 2}, &problem, &gpu, &valid, &deepest, reason, sizeof(reason), &err), TERN_OK);
+    assert_false(valid);
+    assert_int_equal(deepest, 1);
+    assert_int_equal(tern_grid_enumerate(&t, &problem, &gpu, &list, &why, &err), TERN_OK);
+    assert_int_equal(list.count, 2); /* WARPS = 8 with SPLIT_K 1 (the default) and 4 */
+    assert_int_equal(why.count, 2);
+    for (size_t i = 0; i < why.count; i++)
+        assert_int_equal(why.items[i].count, strcmp(why.items[i].reason, "few warps") == 0 ? 3 : 1);
+    tern_candidates_free(&list);
+    tern_template_free(&t);
+}
+
 static void bad_valid_functions_are_errors(void **state) {
     static const char *const cases[][2] = {
-        {"valid = function(p) return p.NONE + 1 end", "space.lua:12: attempt to perform arithmetic on a nil value"},
+        {"valid = function(p) return p.NONE + 1 end", "space.lua:12: valid() reads p.NONE, which is no parameter"},
         {"valid = function(p) return 1 end", "valid() must return true, or false and a reason, not a number"},
         {"valid = function(p) return false end", "valid() returned false without a reason"},
         {"valid = function(p) while true do end end", "space.lua:12: more than 10000000 instructions"},
@@ -129,8 +167,9 @@ static void bad_valid_functions_are_errors(void **state) {
         bool valid = true;
         char reason[40];
         assert_int_equal(load(*state, cases[i][0], &t, &err), TERN_OK);
-        assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, reason, sizeof(reason), &err),
-                         TERN_USAGE);
+        assert_int_equal(
+            tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err),
+            TERN_USAGE);
         assert_false(valid);
         if (strstr(err.text, cases[i][1]) == NULL)
             fail_msg("expected %s, got: %s", cases[i][1], err.text);
@@ -197,6 +236,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_template_loads, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(valid_is_asked, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(refusals_say_how_far_they_looked, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_valid_functions_are_errors, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_templates_name_the_key, make_folder, remove_folder),
         cmocka_unit_test(all_templates_load),
