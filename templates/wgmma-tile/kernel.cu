@@ -5,17 +5,16 @@
  * scales and zero points by cp.async, STAGES slices of 128 k in a ring. CONSUMERS warpgroups multiply: W is the 64-row
  * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
  * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh says how its k order is
+ * set of registers, also from one slice to the next. The layout is the one that the decode templates read; tern/wgmma_codes.cuh says how its k order is
  * undone.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   CONSUMERS       warpgroups that multiply
- *   ROW_BLOCKS      64-row blocks of W of each; a CTA owns 64 * CONSUMERS * ROW_BLOCKS rows
+ *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
- *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
+ *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   COPY_ARRIVES    1: copies of x arrive at their barrier by themselves, consumers fence; 0: producers wait, fence and arrive
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
@@ -32,8 +31,9 @@
 #include "tern/wgmma_codes.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
-constexpr int CTA_TILES = 4 * CONSUMERS * ROW_BLOCKS; /* 16-row tiles of W */
-constexpr int BLOCK_N = TERN_TILE_ROWS * CTA_TILES;
+constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
+constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
+constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 constexpr bool GROUPED = GROUP > 0;
 constexpr int GROUP_K = GROUPED ? GROUP : 1;
 /* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
@@ -66,14 +66,17 @@ constexpr int CONSUMER_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(CHUNK == 1 || CHUNK == 2, "a chunk lies inside 32 k");
+static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
+static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
+static_assert(!SCALE_SUMS || 16 * CHUNK <= SCALE_K, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCK_N * 4 <= OUTPUT_AT, "sums of a cluster fit in the ring");
+static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-/* One output tile of the sweep: strips of GROUP_M tiles of x; inside a strip x is the fast direction. */
+/* One output tile: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
 struct place {
     int row_tile;       /* first 16-row tile of W */
+    int blocks;         /* row blocks, from 1 on */
     int row_tiles;      /* of W */
     int k_tiles;        /* of W */
     int k_begin, k_end; /* k tiles of this block of the cluster, */
@@ -81,31 +84,70 @@ struct place {
     long long x_row;    /* first row of x */
 };
 
-__device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
-    return (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N) * (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+/* The tiles of this CTA (or cluster, all blocks of it alike). Where there are few, they are cut so that all CTAs get equally
+ * many row blocks: units are row blocks times tiles of x, x the slow direction, and next .. end - 1 is a CTA's share. Where
+ * there are many, tiles are whole and CTAs sweep them side by side: strips of GROUP_M tiles of x; inside a strip x is the
+ * fast direction. */
+struct sweep {
+    unsigned next, end;
+    unsigned step; /* 0: shares */
+    unsigned row_blocks, tiles_n, tiles_m;
+};
+
+__device__ __forceinline__ sweep start_sweep(const tern_args &args) {
+    const unsigned count = gridDim.x / CLUSTER_K, self = blockIdx.x / CLUSTER_K;
+    sweep s;
+    s.row_blocks = (unsigned)((args.n + 63) / 64);
+    s.tiles_n = (s.row_blocks + BLOCKS - 1) / BLOCKS;
+    s.tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+    const unsigned units = s.row_blocks * s.tiles_m;
+    const bool shares = units <= count * (BLOCKS * 6u);
+    s.step = shares ? 0 : count;
+    s.next = shares ? (unsigned)((unsigned long long)self * units / count) : self;
+    s.end = shares ? (unsigned)((self + 1ULL) * units / count) : s.tiles_n * s.tiles_m;
+    return s;
 }
 
-__device__ __forceinline__ place find_place(const tern_args &args, unsigned tile) {
-    place at;
+/* The next tile of the sweep; false when it is over. */
+__device__ __forceinline__ bool next_place(const tern_args &args, sweep &s, place &at) {
+    if (s.next >= s.end)
+        return false;
+    unsigned block, blocks, tile_m;
+    if (s.step == 0) {
+        tile_m = s.next / s.row_blocks;
+        block = s.next - tile_m * s.row_blocks;
+        const unsigned share = s.end - s.next, rest = s.row_blocks - block, left = share < rest ? share : rest;
+        const unsigned parts = (left + BLOCKS - 1) / BLOCKS;
+        blocks = (left + parts - 1) / parts;
+        s.next += blocks;
+    } else {
+        const unsigned strip = s.next / (GROUP_M * s.tiles_n), rest = s.next - strip * (GROUP_M * s.tiles_n);
+        const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
+        tile_m = strip * GROUP_M + rest % height;
+        block = rest / height * BLOCKS;
+        blocks = s.row_blocks - block < BLOCKS ? s.row_blocks - block : BLOCKS;
+        s.next += s.step;
+    }
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
     at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
     at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
-    const unsigned tiles_n = (unsigned)((args.n + BLOCK_N - 1) / BLOCK_N),
-                   tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned strip = tile / (GROUP_M * tiles_n), rest = tile - strip * (GROUP_M * tiles_n);
-    const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-    at.row_tile = (int)(rest / height) * CTA_TILES;
-    at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
-    return at;
+    at.row_tile = (int)block * 4;
+    at.blocks = (int)blocks;
+    at.x_row = (long long)tile_m * BLOCK_M;
+    return true;
 }
 
+/* Barriers of a stage. Landed: x is in shared memory; full: all of the slice is, and the tensor cores may read it; empty. */
 __device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 16 * stage;
+    return shared + BARRIERS_AT + 24 * stage;
 }
 __device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 16 * stage + 8;
+    return shared + BARRIERS_AT + 24 * stage + 8;
+}
+__device__ __forceinline__ void *landed_barrier(unsigned char *shared, int stage) {
+    return shared + BARRIERS_AT + 24 * stage + 16;
 }
 
 /* First scale group of a k tile. */
@@ -115,35 +157,41 @@ __device__ __forceinline__ unsigned first_group(unsigned k_tile) {
 
 /* ---- producer ---- */
 
-/* x: each thread keeps one 16-byte chunk (8 k) of the 16 of a slice and takes every 8th row; rows and columns outside x
+/* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
+constexpr int X_THREADS = 64;
+
+/* x: each thread keeps one 16-byte chunk (8 k) of the 16 of a slice and takes every 4th row; rows and columns outside x
  * become zeros. `source` is its chunk in its first row, `rows` how many rows from there are inside. */
 __device__ __forceinline__ void copy_x(const tern_args &args, unsigned char *to, const __half *source, int rows,
                                        int thread) {
-    const int chunk = thread % 16, row = thread / 16;
-    to += chunk / 8 * (BLOCK_M * 128) + row * 128 + 16 * (chunk % 8 ^ row);
+    const int chunk = thread % 16, row = thread / 16, column = chunk % 8 ^ row;
+    unsigned char *even = to + chunk / 8 * (BLOCK_M * 128) + row * 128 + 16 * column;
+    unsigned char *odd = even + 512 + (column & 4 ? -64 : 64); /* 4 rows further the swizzle has the other bit */
 #pragma unroll 8
     for (int i = 0; i < BLOCK_M / 8; i++) {
-        tern_cp_async<16>(to + 1024 * i, source, 8 * i < rows);
-        source += 8 * args.k;
+        tern_cp_async<16>(even + 1024 * i, source, 8 * i < rows);
+        source += 4 * args.k;
+        tern_cp_async<16>(odd + 1024 * i, source, 8 * i + 4 < rows);
+        source += 4 * args.k;
     }
 }
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
-                                          int k_tile, int thread) {
+                                          int k_tile, int lane) {
     constexpr int SCALE_PIECES = CTA_TILES * TILE_GROUPS * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
         return;
 #pragma unroll
-    for (int first = 0; first < PIECES; first += TERN_WARPGROUP) {
-        const int id = first + thread;
+    for (int first = 0; first < PIECES; first += 32) {
+        const int id = first + lane;
         if (id >= PIECES)
             break;
         const bool zero = id >= SCALE_PIECES;
         const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / TILE_GROUPS;
         const long long group = (long long)first_group((unsigned)k_tile) + entry % TILE_GROUPS;
         const long long index = (long long)(at.row_tile + tile) * args.groups + group;
-        const bool inside = at.row_tile + tile < at.row_tiles && group < args.groups;
+        const bool inside = tile < 4 * at.blocks && at.row_tile + tile < at.row_tiles && group < args.groups;
         const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
                                          : static_cast<const unsigned char *>(args.scales) + 32 * index + 16 * (id % 2);
         unsigned char *to =
@@ -156,7 +204,7 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 __device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = left < CTA_TILES ? left : CTA_TILES;
+    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
     if (lane == 0)
         tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES);
     __syncwarp();
@@ -167,17 +215,7 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
                        BYTES, full_barrier(shared, stage));
 }
 
-/* Makes the oldest slice on its way known: its copies by cp.async are complete but for the newest LEFT slices. */
-template <int LEFT> __device__ __forceinline__ void publish(unsigned char *shared, int &stage, int lane) {
-    tern_cp_async_wait<LEFT>();
-    tern_fence_async();
-    __syncwarp();
-    if (lane == 0)
-        tern_barrier_arrive(full_barrier(shared, stage));
-    stage = stage + 1 == STAGES ? 0 : stage + 1;
-}
-
-/* The producer's part in adding up over a cluster: the barriers of add_over_cluster. */
+/* The producers' part in adding up over a cluster: the barriers of add_over_cluster. */
 __device__ __forceinline__ void meet_cluster() {
     tern_cluster_sync();
     tern_cluster_sync();
@@ -185,45 +223,64 @@ __device__ __forceinline__ void meet_cluster() {
     tern_fence_async(); /* bulk copies follow where ordinary stores were */
 }
 
-/* The producer warpgroup. It publishes a slice LAG slices after starting it. Consumers give a slice back when they are in
- * the next one, so LAG <= STAGES - 2, or both would wait. */
+/* Warp 0: what belongs to W. */
+__device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
+                                                tern_ring &fill, int lane) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
+        copy_codes(args, at, shared, fill.stage, k_tile, lane);
+        copy_side(args, at, shared, fill.stage, k_tile, lane);
+        if (GROUPED)
+            tern_cp_async_arrive(full_barrier(shared, fill.stage));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+/* Warp 1: the fence between copies of x and the tensor cores. It stands here, since in a consumer it would wait for the
+ * products under way, and in a copying thread for the copies under way. */
+__device__ __forceinline__ void publish_x(const place &at, unsigned char *shared, tern_ring &fill, int lane) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(landed_barrier(shared, fill.stage), fill.parity ^ 1);
+        tern_fence_async();
+        __syncwarp();
+        if (lane == 0)
+            tern_barrier_arrive(full_barrier(shared, fill.stage));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+/* Warps 2 and 3. */
+__device__ __forceinline__ void produce_x(const tern_args &args, const place &at, unsigned char *shared, tern_ring &fill,
+                                          int thread) {
+    const long long left = args.m - at.x_row - thread / 16;
+    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
+    const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
+        const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
+        copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
+        tern_cp_async_arrive(landed_barrier(shared, fill.stage));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
-    constexpr int LAG = STAGES - 2;
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
-    const unsigned tiles = count_tiles(args);
+    const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    int started = 0, ready = 0;
-    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
-        const place at = find_place(args, tile);
-        const long long left = args.m - at.x_row - thread / 16;
-        const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
-        const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
-        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-            tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
-            if (thread < 32)
-                copy_codes(args, at, shared, fill.stage, k_tile, lane);
-            const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-            copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
-            copy_side(args, at, shared, fill.stage, k_tile, thread);
-            if (COPY_ARRIVES)
-                tern_cp_async_arrive(full_barrier(shared, fill.stage));
-            else
-                tern_cp_async_commit();
-            tern_ring_advance<STAGES>(fill);
-            if (COPY_ARRIVES)
-                continue;
-            if (started < LAG)
-                started++;
-            else
-                publish<LAG>(shared, ready, lane);
-        }
-        for (; CLUSTER_K > 1 && started > 0; started--)
-            publish<0>(shared, ready, lane);
+    sweep tiles = start_sweep(args);
+    place at;
+    while (next_place(args, tiles, at)) {
+        if (warp == 0)
+            produce_weights(args, at, shared, fill, lane);
+        else if (warp == 1)
+            publish_x(at, shared, fill, lane);
+        else
+            produce_x(args, at, shared, fill, thread - 64);
+        __syncwarp();
         if (CLUSTER_K > 1)
             meet_cluster();
     }
-    for (; started > 0; started--)
-        publish<0>(shared, ready, lane);
 }
 
 /* ---- consumers ---- */
@@ -238,24 +295,27 @@ struct consumer {
     int warpgroup, warp, lane;  /* warp within the warpgroup */
 };
 
-/* The warp's 16-row tile in row block b, counted from the first of the CTA. */
+/* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
+ * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (state.warpgroup * ROW_BLOCKS + b) * 4 + state.warp;
+    return (b * CONSUMERS + state.warpgroup) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
+template <int ACTIVE>
 __device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
     constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
     if (block % BLOCKS_A_CHUNK != 0)
         return;
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
+    for (int b = 0; b < ACTIVE; b++) {
         const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
         tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane);
     }
 }
 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
+template <int ACTIVE>
 __device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
                                            unsigned k_tile, int block) {
     if (!GROUPED || block * 32 % SCALE_K != 0)
@@ -265,7 +325,7 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
                          ? 32 * block / GROUP_K
                          : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K - first_group(k_tile));
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
+    for (int b = 0; b < ACTIVE; b++) {
         const int entry = (own_tile(state, b) * TILE_GROUPS + slot) * 8 + state.lane / 4;
         state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
         if (HAS_ZEROS) {
@@ -276,10 +336,10 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
 }
 
 /* Adds the finished group, scaled in fp32. */
-__device__ __forceinline__ void flush_group(consumer &state) {
+template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &state, const unsigned (&scales)[ROW_BLOCKS]) {
 #pragma unroll
-    for (int b = 0; b < (SCALE_SUMS ? ROW_BLOCKS : 0); b++) {
-        const float2 scale = __half22float2(tern_as_half2(state.scale[b]));
+    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++) {
+        const float2 scale = __half22float2(tern_as_half2(scales[b]));
         tern_wgmma_pin(state.part[SCALE_SUMS ? b : 0]);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
@@ -287,12 +347,21 @@ __device__ __forceinline__ void flush_group(consumer &state) {
     }
 }
 
-/* A fragments of k-steps step .. step + CHUNK - 1. */
-__device__ __forceinline__ void decode_chunk(const consumer &state, int step, unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; codes, scales and zeros are loaded as they come. */
+template <int ACTIVE>
+__device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
+                                             fragments &a) {
 #pragma unroll
-    for (int u = 0; u < CHUNK; u++)
+    for (int u = 0; u < CHUNK; u++) {
+        if ((step + u) % 2 == 0) {
+            load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
+            load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile,
+                               (step + u) / 2);
+        }
 #pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++) {
+        for (int b = 0; b < ACTIVE; b++) {
             tern_dequant_tile<BITS>(state.words[b], step + u, state.zero[b], a[u][b]);
             if (GROUPED && SCALE_WEIGHTS) {
                 unsigned rows[2];
@@ -303,18 +372,19 @@ __device__ __forceinline__ void decode_chunk(const consumer &state, int step, un
             for (int i = 0; i < 4; i++)
                 tern_wgmma_pin(a[u][b][i]);
         }
+    }
 }
 
 /* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
-__device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step,
-                                            const unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+template <int ACTIVE>
+__device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step, const fragments &a) {
     tern_wgmma_fence();
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
         const int s = step + u;
         const unsigned long long b_tile = tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2));
 #pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++) {
+        for (int b = 0; b < ACTIVE; b++) {
             if (SCALE_SUMS)
                 tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % SCALE_K != 0);
             else
@@ -324,27 +394,59 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
     tern_wgmma_commit();
 }
 
-/* One 128-k slice. `released` is the stage to give back once its last products are done, or -1. */
-__device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile,
-                                               int released, unsigned (&a)[2][CHUNK][ROW_BLOCKS][4]) {
-    const unsigned char *codes = shared + CODES_AT + stage * CODE_BYTES;
-    const unsigned char *scales = shared + SCALES_AT + stage * SCALE_BYTES, *zeros = shared + ZEROS_AT + stage * ZERO_BYTES;
-    const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+__device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
+    if (stage >= 0 && state.lane == 0)
+        tern_barrier_arrive(empty_barrier(shared, stage));
+}
+
+/* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
+ * dequantised, which at the end of a slice is the first of the next slice. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
+    fragments a[2];
+    int released = -1; /* stage to give back when its last products are done */
+    tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        const int stage = use.stage;
+        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+        tern_ring_advance<STAGES>(use);
 #pragma unroll
-    for (int step = 0; step < TERN_TILE_STEPS; step += CHUNK) {
-        if (step % 2 == 0) {
-            load_words(state, codes, step / 2);
-            load_group(state, scales, zeros, k_tile, step / 2);
-        }
-        decode_chunk(state, step, a[step / CHUNK % 2]);
-        issue_chunk(state, x, step, a[step / CHUNK % 2]);
-        if (SCALE_SUMS && (step + CHUNK) * 16 % SCALE_K == 0) {
-            tern_wgmma_wait<0>();
-            flush_group(state);
-        } else
+        for (int c = 0; c < CHUNKS; c++) {
+            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % 2]);
             tern_wgmma_wait<1>();
-        if (step == 0 && released >= 0 && state.lane == 0)
-            tern_barrier_arrive(empty_barrier(shared, released));
+            if (c == 0)
+                release(state, shared, released);
+            unsigned scale[ROW_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < ROW_BLOCKS; b++)
+                scale[b] = state.scale[b];
+            if (c + 1 < CHUNKS)
+                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
+            else if (k_tile + 1 < at.k_end) {
+                tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
+            }
+            if (SCALE_SUMS && (c + 1) * CHUNK * 16 % SCALE_K == 0) {
+                tern_wgmma_wait<0>();
+                flush_group<ACTIVE>(state, scale);
+            }
+        }
+        released = stage;
+    }
+    tern_wgmma_wait<0>();
+#pragma unroll
+    for (int b = 0; b < ACTIVE; b++)
+        tern_wgmma_pin(state.sum[b]);
+    release(state, shared, released);
+}
+
+/* The same for a warpgroup without rows in the tile. */
+__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+        release(state, shared, use.stage);
+        tern_ring_advance<STAGES>(use);
     }
 }
 
@@ -413,12 +515,15 @@ __device__ __forceinline__ void add_over_cluster(consumer &state, unsigned char 
 /* Rounds to binary16 and stores y: PASS units at a time through the warp's slots of shared memory, so that the 32 bytes that
  * a row of y has of the warp's 16 rows of W go out in two neighbouring lanes. N is a multiple of 8: a chunk is inside or
  * outside. */
-__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared) {
+__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
+                                           int active) {
     constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
     unsigned char *slots = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
     const long long left = args.m - at.x_row;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
         const int tile = at.row_tile + own_tile(state, b);
         const long long n = 16LL * tile + 8 * (state.lane % 2);
         const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) - state.lane / 2 : 0;
@@ -451,30 +556,22 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    const unsigned tiles = count_tiles(args);
     tern_ring use = {0, 0};
-    for (unsigned tile = blockIdx.x / CLUSTER_K; tile < tiles; tile += gridDim.x / CLUSTER_K) {
-        const place at = find_place(args, tile);
-        unsigned a[2][CHUNK][ROW_BLOCKS][4];
-        int released = -1;
+    sweep tiles = start_sweep(args);
+    place at;
+    while (next_place(args, tiles, at)) {
+        const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
         start_sums(args, at, state);
-        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-            tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
-            if (COPY_ARRIVES)
-                tern_fence_async();
-            multiply_slice(state, shared, use.stage, (unsigned)k_tile, released, a);
-            released = use.stage;
-            tern_ring_advance<STAGES>(use);
-        }
-        tern_wgmma_wait<0>();
-#pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++)
-            tern_wgmma_pin(state.sum[b]);
-        if (released >= 0 && state.lane == 0)
-            tern_barrier_arrive(empty_barrier(shared, released));
+        if (active == ROW_BLOCKS)
+            multiply_tile<ROW_BLOCKS>(at, state, shared, use);
+        else if (active == 0)
+            skip_tile(at, state, shared, use);
+        else
+            multiply_tile<1>(at, state, shared, use);
+        __syncwarp();
         if (CLUSTER_K > 1)
             add_over_cluster(state, shared, at.rank);
-        store_sums(args, at, state, shared);
+        store_sums(args, at, state, shared, active);
     }
 }
 
@@ -482,10 +579,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: the announcement of the codes' bytes, and the producer's threads or warps. */
-    if (threadIdx.x < STAGES)
-        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 1 + (COPY_ARRIVES ? TERN_WARPGROUP : 4));
-    else if (threadIdx.x < 2 * STAGES)
+    /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
+    if (threadIdx.x < STAGES) {
+        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 2 + (GROUPED ? 32 : 0));
+        tern_barrier_init(landed_barrier(shared, (int)threadIdx.x), X_THREADS);
+    } else if (threadIdx.x < 2 * STAGES)
         tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS);
     __syncthreads();
     if (warpgroup == CONSUMERS) {

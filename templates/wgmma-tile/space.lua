@@ -2,12 +2,12 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8192*CONSUMERS+16*STAGES"
+    .. "+8192*CONSUMERS+24*STAGES"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 16) + 8192 * p.CONSUMERS
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8192 * p.CONSUMERS
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
@@ -16,6 +16,9 @@ local function scale_rule(p, problem)
         return "one scale a row: applied once in the epilogue"
     end
     local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 and problem.group % (16 * p.CHUNK) ~= 0 then
+        return "a chunk lies inside a scale group"
+    end
     if p.ROUND_WEIGHTS ~= rounds then
         return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
     end
@@ -59,8 +62,7 @@ local function cluster_rule(p, problem, gpu, tiles)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1,
-    COPY_ARRIVES = 1 }
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -139,20 +141,19 @@ return {
     exact_weights = true,
     params = {
         { name = "BLOCK_M", values = { 32, 64, 96, 128, 160, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "CONSUMERS", values = { 1, 2, 3, 4 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
-        { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
+        { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
-        { name = "COPY_ARRIVES", values = { 0, 1 }, default = 1, doc = "1: copies of x arrive at their barrier by themselves; 0: the producer waits for them" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/(2*CLUSTER_K)*2,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/(2*CLUSTER_K)*2,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
         cluster = "CLUSTER_K",
