@@ -293,6 +293,7 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, warp, lane;  /* warp within the warpgroup */
+    tern_turn turn;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
@@ -310,7 +311,7 @@ __device__ __forceinline__ void load_words(consumer &state, const unsigned char 
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++) {
         const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
-        tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane);
+        tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane, state.turn);
     }
 }
 
@@ -556,6 +557,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
+    state.turn = tern_turn_start(state.lane);
     tern_ring use = {0, 0};
     sweep tiles = start_sweep(args);
     place at;

@@ -83,6 +83,12 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M < 64 and problem.m > 64 then
         return "BLOCK_M below 64 is for small M"
     end
+    if p.BLOCK_M <= 64 and p.CHUNK == 1 or p.BLOCK_M > 64 and p.CHUNK == 4 then
+        return "long chunks hide latency where a product is short, short ones save registers"
+    end
+    if p.CONSUMERS == 4 and p.BLOCK_M > 64 then
+        return "four warpgroups are for small M"
+    end
     if p.MIN_BLOCKS > 1 and p.CONSUMERS > 1 then
         return "several CTAs a multiprocessor have one consumer warpgroup each"
     end
@@ -153,7 +159,7 @@ return {
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/(2*CLUSTER_K)*2,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
         cluster = "CLUSTER_K",

@@ -93,7 +93,7 @@ template <int BITS> static void columns(const struct tern_args &args) {
     unsigned words[2 * BITS];
     memcpy(words, (const unsigned *)args.x + threadIdx.x * 16, sizeof words);
     for (int chunk = 0; chunk < (BITS == 8 ? 4 : BITS == 4 ? 2 : 1); chunk++)
-        tern_natural_columns<BITS>(words, chunk, (int)threadIdx.x);
+        tern_natural_columns<BITS>(words, chunk, tern_turn_start((int)threadIdx.x));
     memcpy((unsigned *)args.y + threadIdx.x * 16, words, sizeof words);
 }
 

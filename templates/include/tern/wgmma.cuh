@@ -72,9 +72,10 @@ __device__ __forceinline__ unsigned tern_wgmma_start_address(const void *shared)
 #endif
 }
 
-// The descriptor: 128-byte swizzle (bit 62), groups of 8 rows 1024 bytes apart; the field between is unused in this mode.
+// The descriptor: 128-byte swizzle (bit 62), groups of 8 rows 1024 bytes apart; the field between is unused in this mode. A
+// sum and not an or, so that a constant part of the address melts into it.
 __device__ __forceinline__ unsigned long long tern_wgmma_descriptor(unsigned start_address) {
-    return 0x4000004000010000ull | start_address;
+    return 0x4000004000000000ull | (start_address + 0x10000u);
 }
 
 // N columns: a multiple of 16 up to 256, those listed below. accumulate false: d = a * b.
