@@ -53,7 +53,7 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT; /* of a consumer warp */
+constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
@@ -513,41 +513,43 @@ __device__ __forceinline__ void add_over_cluster(consumer &state, unsigned char 
     tern_block_sync(1, THREADS); /* the ring is the producer's again */
 }
 
-/* Rounds to binary16 and stores y: PASS units at a time through the warp's slots of shared memory, so that the 32 bytes that
- * a row of y has of the warp's 16 rows of W go out in two neighbouring lanes. N is a multiple of 8: a chunk is inside or
- * outside. */
+/* Rounds to binary16 and stores y: PASS units at a time through shared memory, where the four warps of a warpgroup put
+ * their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes. N is a multiple of 8: a
+ * chunk is inside or outside. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
     constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
-    unsigned char *slots = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
+    const int lane = state.lane, chunk = lane % 8;
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * OUTPUT_BYTES, *own = slots + state.warp * OUTPUT_BYTES;
+    const unsigned char *unit = slots + chunk / 2 * OUTPUT_BYTES + state.warp * TERN_TURN_SLOT; /* that this warp stores */
     const long long left = args.m - at.x_row;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
         const int tile = at.row_tile + own_tile(state, b);
-        const long long n = 16LL * tile + 8 * (state.lane % 2);
-        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) - state.lane / 2 : 0;
+        const long long n = 16LL * (tile - state.warp) + 8 * chunk;
+        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) : 0;
         float2 scale = {1.0f, 1.0f};
         if (!GROUPED) {
             const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + state.lane / 4]);
+            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
         }
-        __half *y = static_cast<__half *>(args.y) + (at.x_row + state.lane / 2) * args.n + n;
 #pragma unroll
         for (int first = 0; first < UNITS; first += PASS) {
             if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
                 continue;
 #pragma unroll
             for (int i = 0; i < PASS; i++)
-                tern_turn_put(slots + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, state.lane);
-            __syncwarp();
+                tern_turn_put(own + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, lane);
+            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+            const int row = 16 * (first + state.warp) + lane / 8;
+            __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
 #pragma unroll
-            for (int i = 0; i < PASS; i++)
-                if (16 * (first + i) < rows)
-                    tern_store_stream_16(y + 16 * (first + i) * args.n,
-                                         tern_turn_get(slots + i * TERN_TURN_SLOT, state.lane));
-            __syncwarp();
+            for (int i = 0; i < 4; i++)
+                if (state.warp < PASS && row + 4 * i < rows)
+                    tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
+            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8192*CONSUMERS+24*STAGES"
+    .. "+8320*CONSUMERS+24*STAGES"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8192 * p.CONSUMERS
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.

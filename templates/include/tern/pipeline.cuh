@@ -115,8 +115,8 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 }
 
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
-// memory: put rounds them to binary16, times scale (row g, row g + 8); after a __syncwarp get gives lane l rows 8 * (l % 2)
-// .. + 7 of column l / 2. The exclusive-or spreads the eight addresses of a matrix over the banks.
+// memory: put rounds them to binary16, times scale (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
+// column, 0..15. The exclusive-or spreads the eight addresses of a matrix over the banks.
 #define TERN_TURN_SLOT 512 /* bytes */
 __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, int lane) {
     const int row = lane / 16 * 8 + lane % 8;
@@ -126,9 +126,8 @@ __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *
                                tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
     tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
 }
-__device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int lane) {
-    const int row = lane / 2;
-    return tern_shared_load_16(slot + 32 * row + 16 * (lane % 2 ^ (row >> 2 & 1)));
+__device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {
+    return tern_shared_load_16(slot + 32 * column + 16 * (half ^ (column >> 2 & 1)));
 }
 
 // Stores 16 bytes that nobody reads again soon.
