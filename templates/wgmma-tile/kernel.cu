@@ -1,12 +1,11 @@
 /* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
  * accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces: x by cp.async into swizzled tiles, code words by bulk copies,
- * scales and zero points by cp.async, STAGES slices of 128 k in a ring. CONSUMERS warpgroups multiply: W is the 64-row
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
+ * tiles, code words by bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row
  * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
  * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers, also from one slice to the next. The layout is the one that the decode templates read; tern/wgmma_codes.cuh says how its k order is
- * undone.
+ * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -24,9 +23,10 @@
  * a fixed order: results do not depend on timing.
  * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
 #include "tern/abi.h"
-#include "tern/cluster.cuh"
+#include "tern/cluster_sum.cuh"
 #include "tern/memory.cuh"
 #include "tern/pipeline.cuh"
+#include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
@@ -53,16 +53,16 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
+constexpr int OUTPUT_BYTES =
+    4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
 constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
 constexpr int PRODUCER_REGISTERS = 56;
-constexpr int CONSUMER_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8 < 240
-                                       ? (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8
-                                       : 240;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
@@ -75,79 +75,38 @@ static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_A
 
 /* One output tile: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
 struct place {
-    int row_tile;       /* first 16-row tile of W */
-    int blocks;         /* row blocks, from 1 on */
-    int row_tiles;      /* of W */
-    int k_tiles;        /* of W */
-    int k_begin, k_end; /* k tiles of this block of the cluster, */
-    int rank;           /* which is number `rank` of CLUSTER_K */
-    long long x_row;    /* first row of x */
+    int row_tile;             /* first 16-row tile of W */
+    int blocks;               /* row blocks, from 1 on */
+    int row_tiles, k_tiles;   /* of W */
+    int k_begin, k_end, rank; /* k tiles of this block of the cluster, which is number `rank` of CLUSTER_K */
+    long long x_row;          /* first row of x */
 };
 
-/* The tiles of this CTA (or cluster, all blocks of it alike). Where there are few, they are cut so that all CTAs get equally
- * many row blocks: units are row blocks times tiles of x, x the slow direction, and next .. end - 1 is a CTA's share. Where
- * there are many, tiles are whole and CTAs sweep them side by side: strips of GROUP_M tiles of x; inside a strip x is the
- * fast direction. */
-struct sweep {
-    unsigned next, end;
-    unsigned step; /* 0: shares */
-    unsigned row_blocks, tiles_n, tiles_m;
-};
-
-__device__ __forceinline__ sweep start_sweep(const tern_args &args) {
-    const unsigned count = gridDim.x / CLUSTER_K, self = blockIdx.x / CLUSTER_K;
-    sweep s;
-    s.row_blocks = (unsigned)((args.n + 63) / 64);
-    s.tiles_n = (s.row_blocks + BLOCKS - 1) / BLOCKS;
-    s.tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned units = s.row_blocks * s.tiles_m;
-    const bool shares = units <= count * (BLOCKS * 6u);
-    s.step = shares ? 0 : count;
-    s.next = shares ? (unsigned)((unsigned long long)self * units / count) : self;
-    s.end = shares ? (unsigned)((self + 1ULL) * units / count) : s.tiles_n * s.tiles_m;
-    return s;
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
+__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
+    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
+                                    gridDim.x / CLUSTER_K);
 }
 
 /* The next tile of the sweep; false when it is over. */
-__device__ __forceinline__ bool next_place(const tern_args &args, sweep &s, place &at) {
-    if (s.next >= s.end)
+__device__ __forceinline__ bool next_place(const tern_args &args, tern_sweep &sweep, place &at) {
+    if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
         return false;
-    unsigned block, blocks, tile_m;
-    if (s.step == 0) {
-        tile_m = s.next / s.row_blocks;
-        block = s.next - tile_m * s.row_blocks;
-        const unsigned share = s.end - s.next, rest = s.row_blocks - block, left = share < rest ? share : rest;
-        const unsigned parts = (left + BLOCKS - 1) / BLOCKS;
-        blocks = (left + parts - 1) / parts;
-        s.next += blocks;
-    } else {
-        const unsigned strip = s.next / (GROUP_M * s.tiles_n), rest = s.next - strip * (GROUP_M * s.tiles_n);
-        const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-        tile_m = strip * GROUP_M + rest % height;
-        block = rest / height * BLOCKS;
-        blocks = s.row_blocks - block < BLOCKS ? s.row_blocks - block : BLOCKS;
-        s.next += s.step;
-    }
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
     at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
     at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
-    at.row_tile = (int)block * 4;
-    at.blocks = (int)blocks;
-    at.x_row = (long long)tile_m * BLOCK_M;
+    at.row_tile = (int)sweep.row_block * 4;
+    at.blocks = (int)sweep.blocks;
+    at.x_row = (long long)sweep.tile_m * BLOCK_M;
     return true;
 }
 
-/* Barriers of a stage. Landed: x is in shared memory; full: all of the slice is, and the tensor cores may read it; empty. */
-__device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 24 * stage;
-}
-__device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 24 * stage + 8;
-}
-__device__ __forceinline__ void *landed_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 24 * stage + 16;
+/* Barriers of a stage. Landed: x is in shared memory; full: all of the slice is, and the tensor cores may read it. */
+enum stage_barrier { FULL = 0, EMPTY = 8, LANDED = 16 };
+__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, stage_barrier which) {
+    return shared + BARRIERS_AT + 24 * stage + which;
 }
 
 /* First scale group of a k tile. */
@@ -159,22 +118,6 @@ __device__ __forceinline__ unsigned first_group(unsigned k_tile) {
 
 /* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
 constexpr int X_THREADS = 64;
-
-/* x: each thread keeps one 16-byte chunk (8 k) of the 16 of a slice and takes every 4th row; rows and columns outside x
- * become zeros. `source` is its chunk in its first row, `rows` how many rows from there are inside. */
-__device__ __forceinline__ void copy_x(const tern_args &args, unsigned char *to, const __half *source, int rows,
-                                       int thread) {
-    const int chunk = thread % 16, row = thread / 16, column = chunk % 8 ^ row;
-    unsigned char *even = to + chunk / 8 * (BLOCK_M * 128) + row * 128 + 16 * column;
-    unsigned char *odd = even + 512 + (column & 4 ? -64 : 64); /* 4 rows further the swizzle has the other bit */
-#pragma unroll 8
-    for (int i = 0; i < BLOCK_M / 8; i++) {
-        tern_cp_async<16>(even + 1024 * i, source, 8 * i < rows);
-        source += 4 * args.k;
-        tern_cp_async<16>(odd + 1024 * i, source, 8 * i + 4 < rows);
-        source += 4 * args.k;
-    }
-}
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
@@ -206,32 +149,24 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
     const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
     if (lane == 0)
-        tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES);
+        tern_barrier_arrive_expect(barrier_of(shared, stage, FULL), inside * BYTES);
     __syncwarp();
     if (lane < inside)
         tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
                        static_cast<const unsigned char *>(args.codes) +
                            ((long long)(at.row_tile + lane) * at.k_tiles + k_tile) * BYTES,
-                       BYTES, full_barrier(shared, stage));
-}
-
-/* The producers' part in adding up over a cluster: the barriers of add_over_cluster. */
-__device__ __forceinline__ void meet_cluster() {
-    tern_cluster_sync();
-    tern_cluster_sync();
-    tern_block_sync(1, THREADS);
-    tern_fence_async(); /* bulk copies follow where ordinary stores were */
+                       BYTES, barrier_of(shared, stage, FULL));
 }
 
 /* Warp 0: what belongs to W. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
+        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
         copy_codes(args, at, shared, fill.stage, k_tile, lane);
         copy_side(args, at, shared, fill.stage, k_tile, lane);
         if (GROUPED)
-            tern_cp_async_arrive(full_barrier(shared, fill.stage));
+            tern_cp_async_arrive(barrier_of(shared, fill.stage, FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -240,11 +175,11 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const pla
  * products under way, and in a copying thread for the copies under way. */
 __device__ __forceinline__ void publish_x(const place &at, unsigned char *shared, tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(landed_barrier(shared, fill.stage), fill.parity ^ 1);
+        tern_barrier_wait(barrier_of(shared, fill.stage, LANDED), fill.parity ^ 1);
         tern_fence_async();
         __syncwarp();
         if (lane == 0)
-            tern_barrier_arrive(full_barrier(shared, fill.stage));
+            tern_barrier_arrive(barrier_of(shared, fill.stage, FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -256,10 +191,11 @@ __device__ __forceinline__ void produce_x(const tern_args &args, const place &at
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
+        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
         const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-        copy_x(args, shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, inside ? rows : 0, thread);
-        tern_cp_async_arrive(landed_barrier(shared, fill.stage));
+        tern_copy_swizzled<BLOCK_M, X_THREADS>(shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, args.k,
+                                               inside ? rows : 0, thread);
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, LANDED));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -268,9 +204,9 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    sweep tiles = start_sweep(args);
+    tern_sweep sweep = start_sweep(args);
     place at;
-    while (next_place(args, tiles, at)) {
+    while (next_place(args, sweep, at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
         else if (warp == 1)
@@ -278,8 +214,12 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         else
             produce_x(args, at, shared, fill, thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1)
-            meet_cluster();
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum and the one behind it */
+            tern_cluster_sync();
+            tern_cluster_sync();
+            tern_block_sync(1, THREADS);
+            tern_fence_async(); /* bulk copies follow where ordinary stores were */
+        }
     }
 }
 
@@ -303,16 +243,14 @@ __device__ __forceinline__ int own_tile(const consumer &state, int b) {
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
-template <int ACTIVE>
-__device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
+template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
     constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
     if (block % BLOCKS_A_CHUNK != 0)
         return;
 #pragma unroll
-    for (int b = 0; b < ACTIVE; b++) {
-        const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
-        tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane, state.turn);
-    }
+    for (int b = 0; b < ACTIVE; b++)
+        tern_load_natural<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
+                                block / BLOCKS_A_CHUNK, state.lane, state.turn);
 }
 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
@@ -339,18 +277,14 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
 /* Adds the finished group, scaled in fp32. */
 template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &state, const unsigned (&scales)[ROW_BLOCKS]) {
 #pragma unroll
-    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++) {
-        const float2 scale = __half22float2(tern_as_half2(scales[b]));
-        tern_wgmma_pin(state.part[SCALE_SUMS ? b : 0]);
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 2; i++)
-            state.sum[b][i] += (i & 2 ? scale.y : scale.x) * state.part[SCALE_SUMS ? b : 0][i];
-    }
+    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++)
+        tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0], __half22float2(tern_as_half2(scales[b])));
 }
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; codes, scales and zeros are loaded as they come. */
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; codes, scales and zeros are loaded as they come.
+ */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
@@ -358,8 +292,8 @@ __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *sha
     for (int u = 0; u < CHUNK; u++) {
         if ((step + u) % 2 == 0) {
             load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
-            load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile,
-                               (step + u) / 2);
+            load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES,
+                               k_tile, (step + u) / 2);
         }
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
@@ -397,7 +331,7 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
     if (stage >= 0 && state.lane == 0)
-        tern_barrier_arrive(empty_barrier(shared, stage));
+        tern_barrier_arrive(barrier_of(shared, stage, EMPTY));
 }
 
 /* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
@@ -406,7 +340,7 @@ template <int ACTIVE>
 __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
     fragments a[2];
     int released = -1; /* stage to give back when its last products are done */
-    tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+    tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         const int stage = use.stage;
@@ -425,7 +359,7 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
             else if (k_tile + 1 < at.k_end) {
-                tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+                tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
                 decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
             }
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % SCALE_K == 0) {
@@ -445,7 +379,7 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
 /* The same for a warpgroup without rows in the tile. */
 __device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
+        tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
         release(state, shared, use.stage);
         tern_ring_advance<STAGES>(use);
     }
@@ -471,47 +405,9 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
-/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them: it gets the
- * other blocks' sums of those units into its ring, which is idle then, [sender][row block][unit][half][thread] of 16 bytes.
- */
+/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them; sums meet in
+ * the ring, which is idle then. */
 constexpr int UNITS = BLOCK_M / 16, OWN_UNITS = UNITS / CLUSTER_K;
-constexpr int CONSUMER_THREADS = TERN_WARPGROUP * CONSUMERS;
-
-__device__ __forceinline__ unsigned char *sum_slot(unsigned char *shared, int sender, int b, int unit, int half) {
-    const int index = ((sender * ROW_BLOCKS + b) * OWN_UNITS + unit % OWN_UNITS) * 2 + half;
-    return shared + 16 * (index * CONSUMER_THREADS + (int)threadIdx.x);
-}
-
-/* Adds up over the cluster, in the order own, then the others by rank. All threads of the block take part in the barriers;
- * the producer calls meet_cluster for its share. Every block is past its ring before the first store into it. */
-__device__ __forceinline__ void add_over_cluster(consumer &state, unsigned char *shared, int rank) {
-    tern_cluster_sync();
-#pragma unroll
-    for (int unit = 0; unit < UNITS; unit++) {
-        const int owner = unit / OWN_UNITS, sender = rank < owner ? rank : rank - 1;
-#pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (owner != rank)
-                tern_cluster_store_16(sum_slot(shared, sender, i / 2, unit, i % 2), owner,
-                                      &state.sum[i / 2][8 * unit + 4 * (i % 2)]);
-    }
-    tern_cluster_sync();
-#pragma unroll
-    for (int unit = 0; unit < UNITS; unit++)
-#pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (unit / OWN_UNITS == rank)
-#pragma unroll
-                for (int sender = 0; sender < CLUSTER_K - 1; sender++) {
-                    const float4 more = *reinterpret_cast<const float4 *>(sum_slot(shared, sender, i / 2, unit, i % 2));
-                    float *d = &state.sum[i / 2][8 * unit + 4 * (i % 2)];
-                    d[0] += more.x;
-                    d[1] += more.y;
-                    d[2] += more.z;
-                    d[3] += more.w;
-                }
-    tern_block_sync(1, THREADS); /* the ring is the producer's again */
-}
 
 /* Rounds to binary16 and stores y: PASS units at a time through shared memory, where the four warps of a warpgroup put
  * their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes. N is a multiple of 8: a
@@ -561,9 +457,9 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.lane = (int)threadIdx.x % 32;
     state.turn = tern_turn_start(state.lane);
     tern_ring use = {0, 0};
-    sweep tiles = start_sweep(args);
+    tern_sweep sweep = start_sweep(args);
     place at;
-    while (next_place(args, tiles, at)) {
+    while (next_place(args, sweep, at)) {
         const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
         start_sums(args, at, state);
         if (active == ROW_BLOCKS)
@@ -573,8 +469,10 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         else
             multiply_tile<1>(at, state, shared, use);
         __syncwarp();
-        if (CLUSTER_K > 1)
-            add_over_cluster(state, shared, at.rank);
+        if (CLUSTER_K > 1) {
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
+            tern_block_sync(1, THREADS); /* the ring is the producers' again */
+        }
         store_sums(args, at, state, shared, active);
     }
 }
@@ -585,10 +483,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     tern_wgmma_start();
     /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
     if (threadIdx.x < STAGES) {
-        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 2 + (GROUPED ? 32 : 0));
-        tern_barrier_init(landed_barrier(shared, (int)threadIdx.x), X_THREADS);
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, FULL), 2 + (GROUPED ? 32 : 0));
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, LANDED), X_THREADS);
     } else if (threadIdx.x < 2 * STAGES)
-        tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS);
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x - STAGES, EMPTY), 4 * CONSUMERS);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

@@ -41,8 +41,8 @@ local function register_rule(p, problem)
     end
 end
 
--- Splitting K over a cluster: its sums must fit in the ring, and there must be too few tiles for the machine without it.
-local function cluster_rule(p, problem, gpu, tiles)
+-- Splitting K over a cluster: its sums must fit in the ring, and there must be few row blocks a CTA without it.
+local function cluster_rule(p, problem, gpu)
     if p.CLUSTER_K == 1 then
         return nil
     end
@@ -56,8 +56,8 @@ local function cluster_rule(p, problem, gpu, tiles)
     if 3 * p.CLUSTER_K * 128 > problem.k then
         return "fewer than three k tiles for each block of a cluster"
     end
-    if tiles > 4 * gpu.sms * p.MIN_BLOCKS // p.CLUSTER_K then
-        return "enough tiles without splitting K"
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 3 * gpu.sms * p.MIN_BLOCKS then
+        return "enough row blocks without splitting K"
     end
 end
 
@@ -98,7 +98,7 @@ local function shape_rule(p, problem, gpu)
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
-    local reason = cluster_rule(p, problem, gpu, tiles)
+    local reason = cluster_rule(p, problem, gpu)
     if reason then
         return reason
     end
@@ -158,6 +158,7 @@ return {
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
+    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
     launch = {
         grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",

@@ -51,6 +51,26 @@ __device__ __forceinline__ void tern_block_sync(int id, int threads) {
 #endif
 }
 
+// Copies ROWS rows of 128 binary16 (k) into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of
+// 128 bytes, swizzled. 64 threads call: each keeps one 16-byte chunk (8 k) of the 16 of a row and takes every 4th row.
+// `source` is its chunk in its first row, rows are `stride` elements apart, and only `inside` rows from there on are read;
+// the others become zeros.
+template <int ROWS, int THREADS>
+__device__ __forceinline__ void tern_copy_swizzled(unsigned char *to, const __half *source, long long stride, int inside,
+                                                   int thread) {
+    static_assert(THREADS == 64, "4 rows a pass: the swizzle alternates between two columns");
+    const int chunk = thread % 16, row = thread / 16, column = chunk % 8 ^ row;
+    unsigned char *even = to + chunk / 8 * (ROWS * 128) + row * 128 + 16 * column;
+    unsigned char *odd = even + 512 + (column & 4 ? -64 : 64);
+#pragma unroll 8
+    for (int i = 0; i < ROWS / 8; i++) {
+        tern_cp_async<16>(even + 1024 * i, source, 8 * i < inside);
+        source += 4 * stride;
+        tern_cp_async<16>(odd + 1024 * i, source, 8 * i + 4 < inside);
+        source += 4 * stride;
+    }
+}
+
 // Stores four floats at this block's address `shared` (16-byte aligned), but in the shared memory of block `rank` of the
 // cluster.
 __device__ __forceinline__ void tern_cluster_store_16(void *shared, int rank, const float *value) {

@@ -38,6 +38,15 @@ template <int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[C
 #endif
 }
 
+// sum += part * scale (row g, row g + 8), for a part whose products have been waited for.
+template <int COUNT>
+__device__ __forceinline__ void tern_wgmma_add_scaled(float (&sum)[COUNT], float (&part)[COUNT], float2 scale) {
+    tern_wgmma_pin(part);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        sum[i] += (i & 2 ? scale.y : scale.x) * part[i];
+}
+
 __device__ __forceinline__ void tern_wgmma_fence() {
 #ifndef TERN_EMULATOR
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");

@@ -18,15 +18,16 @@ struct tern_turn {
 
 __device__ __forceinline__ tern_turn tern_turn_start(int lane) {
     const bool upper = lane & 2;
-    tern_turn turn = {upper ? 0x6420u : 0x7531u, upper ? 0x3514u : 0x5240u, upper ? 0x3716u : 0x7260u, upper, (lane & 1) != 0};
+    tern_turn turn = {upper ? 0x6420u : 0x7531u, upper ? 0x3514u : 0x5240u, upper ? 0x3716u : 0x7260u, upper,
+                      (lane & 1) != 0};
 #ifndef TERN_EMULATOR
     asm volatile("" : "+r"(turn.send), "+r"(turn.low), "+r"(turn.high)); // else they are computed again and again
 #endif
     return turn;
 }
 
-// A lane with its bit of t clear (not `set`) keeps what has the column bit clear and gets the partner's part with it clear in
-// place of what it sends. The forms differ in where the column bit shows: as the word (a: clear, b: set) or as odd bytes.
+// A lane with its bit of t clear (not `set`) keeps what has the column bit clear and gets the partner's part with it clear
+// in place of what it sends. The forms differ in where the column bit shows: as the word (a: clear, b: set) or as odd bytes.
 __device__ __forceinline__ void tern_swap_words(unsigned &a, unsigned &b, bool set, int partner) {
     const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, set ? a : b, partner);
     a = set ? got : a;
