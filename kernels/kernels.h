@@ -48,4 +48,30 @@ struct tern_control_args {
 #define TERN_CONTROL_MULTIPLIER 1664525u
 #define TERN_CONTROL_INCREMENT  1013904223u
 
+/* ceiling.cu, `tern_probe`: what the device can do at best. One build measures one thing, chosen by TERN_PROBE; the matrix
+ * probes also by TERN_PROBE_TYPE, TERN_PROBE_READ by TERN_PROBE_UNROLL (16-byte loads in flight a thread). Built for an
+ * architecture without the instruction, a matrix probe adds nothing to `done`, and the caller must look at it. */
+#define TERN_PROBE_EMPTY        0 /* nothing */
+#define TERN_PROBE_READ         1 /* 16-byte streaming loads; any grid, block a multiple of 32 */
+#define TERN_PROBE_BULK         2 /* bulk copies into shared memory; count a multiple of TERN_PROBE_CHUNK / 16, block 128 */
+#define TERN_PROBE_MMA          3 /* mma.sync in every warp; block a multiple of 32 up to 512 */
+#define TERN_PROBE_WGMMA        4 /* wgmma m64n256, A from registers; block 128 or 256; sm_90a */
+#define TERN_PROBE_WGMMA_SHARED 5 /* the same, A from shared memory */
+#define TERN_PROBE_F16          0
+#define TERN_PROBE_BF16         1
+#define TERN_PROBE_S8           2
+#define TERN_PROBE_E4M3         3
+#define TERN_PROBE_CHUNK        8192 /* bytes of one bulk copy */
+
+struct tern_probe_args {
+    const void *data;     /* read: `count` words of 16 bytes, cold */
+    unsigned int *result; /* [2]: sum of all 32-bit words read or of the results' bits, when `check`; `done` */
+    long long count;      /* words of 16 bytes, or steps of each warp (mma) or warpgroup (wgmma) */
+    int check;            /* 0: reads write nothing */
+};
+/* Operations of one step: products of a warp or warpgroup, times 2*m*n*k of the instruction. 8-bit types have twice the k.
+ */
+#define TERN_PROBE_MMA_STEP_OPS(k)   (8.0 * 2 * 16 * 8 * (k))    /* k = 16 or 32 */
+#define TERN_PROBE_WGMMA_STEP_OPS(k) (4.0 * 2 * 64 * 256 * (k))
+
 #endif

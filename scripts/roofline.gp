@@ -1,5 +1,5 @@
 # Roofline: arithmetic rate over operations for each byte, under the memory and the matrix ceiling.
-# Arguments: terminal, output, data file, title, caption, formats, layers, "GB/s TFLOP/s".
+# Arguments: terminal, output, data file, title, caption, formats, layers, "GB/s TFLOP/s measured|sheet".
 TERMINAL = ARG1; OUTPUT = ARG2; DATA = ARG3; TITLE = ARG4; CAPTION = ARG5; SERIES = ARG6; LAYERS = ARG7
 GBS = real(word(ARG8, 1)); PEAK = real(word(ARG8, 2))
 HERE = ARG0[1:strlen(ARG0) - strlen("roofline.gp")]
@@ -10,7 +10,7 @@ set logscale xy
 set lmargin at screen 0.085; set rmargin at screen 0.72; set tmargin at screen 1.0 - 52.0/HEIGHT; set bmargin at screen 90.0/HEIGHT
 set key at screen 0.985, 1.0 - 52.0/HEIGHT right top vertical Left reverse samplen 2 spacing 1.15
 set xlabel "operations for each byte moved, FLOP/byte"
-set ylabel "arithmetic rate, TFLOP/s" offset 1,0
+set ylabel "arithmetic rate, TFLOP/s" offset -0.3,0
 set format x "%g"; set format y "%g"
 stats DATA skip 1 using 16:17 nooutput name "P"
 # The ridge, where the two ceilings meet, and a decade of the slope are always seen.
@@ -34,7 +34,7 @@ layer(c) = c % LCOUNT + 1
 marker(l) = PREDICTED ? open(l) : filled(l)
 dash(s) = s > 5 ? 1 : s
 # The legend names colours (formats) and markers (layers), not every pair of them.
-plot roof(x) with lines linecolor rgb INK linewidth 2.5 title "ceiling, data sheet", \
+plot roof(x) with lines linecolor rgb INK linewidth 2.5 title (word(ARG8, 3) eq "measured" ? "ceiling, measured" : "ceiling, data sheet"), \
      for [C = 0:SCOUNT * LCOUNT - 1] DATA skip 1 using 16:(row($17, word(SERIES, format(C)), word(LAYERS, layer(C)))) \
      with linespoints linecolor rgb colour(format(C)) linewidth 1 dashtype dash(format(C)) pointsize 0.9 pointtype marker(layer(C)) notitle, \
      for [S = 1:SCOUNT] NaN with lines linecolor rgb colour(S) linewidth 3 dashtype dash(S) title word(SERIES, S) . (PREDICTED ? ", predicted" : ""), \

@@ -6,12 +6,13 @@
 
 struct tern_command {
     const char *name;
-    const char *summary;                                                     /* one line for `tune help` */
-    enum tern_status (*run)(int argc, char **argv, struct tern_error *err);  /* argv[0] is the command's name */
-    void (*help)(void);                                                      /* usage, options, an example, on stdout */
+    const char *summary;                                                    /* one line for `tune help` */
+    enum tern_status (*run)(int argc, char **argv, struct tern_error *err); /* argv[0] is the command's name */
+    void (*help)(void);                                                     /* usage, options, an example, on stdout */
 };
 
-extern const struct tern_command tern_command_run, tern_command_verify, tern_command_bundle, tern_command_export,
-    tern_command_select, tern_command_report, tern_command_show, tern_command_doctor, tern_command_worker;
+extern const struct tern_command tern_command_run, tern_command_calibrate, tern_command_verify, tern_command_bundle,
+    tern_command_export, tern_command_select, tern_command_report, tern_command_show, tern_command_doctor,
+    tern_command_record, tern_command_worker;
 
 #endif

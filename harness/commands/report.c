@@ -1,6 +1,7 @@
 /* `tune report`: pictures, data files and a page of one GPU's winners. */
 #include "commands/commands.h"
 
+#include "commands/ceilings.h"
 #include "commands/dispatch.h"
 #include "config/gpu.h"
 #include "core/file.h"
@@ -56,10 +57,20 @@ static enum tern_status row_bytes(const struct tern_results *rows, double **byte
     return status;
 }
 
+/* Ceilings measured on such a GPU, where the database has them, in the place of the description's. */
+static enum tern_status apply_ceilings(const char *db, struct tern_gpu *gpu, bool *found, struct tern_error *err) {
+    struct tern_store *store = NULL;
+    enum tern_status status = tern_store_open(db, TERN_STORE_READ, &store, err);
+    if (!status)
+        status = tern_command_ceilings_apply(store, 0, gpu, found, err);
+    tern_store_close(store);
+    return status;
+}
+
 /* Hands the ceilings of the GPU description to the report, which may not include config/. */
 static enum tern_status write_report(const struct report_options *o, const struct tern_results *rows,
-                                     const struct tern_gpu *gpu, struct tern_error *err) {
-    struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops};
+                                     const struct tern_gpu *gpu, bool measured, struct tern_error *err) {
+    struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops, .measured = measured};
     double *bytes = NULL;
     tern_str_copy(facts.name, sizeof facts.name, gpu->name);
     tern_str_copy(facts.title, sizeof facts.title, gpu->title);
@@ -77,6 +88,7 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
     struct tern_gpu gpu = {0};
     const char *unused[1];
     size_t count = 0;
+    bool measured = false;
     list_options(&o, options);
     enum tern_status status = tern_options_parse(options, REPORT_OPTION_COUNT, argc, argv, unused, 0, &count, err);
     if (status)
@@ -96,7 +108,9 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
     if (!status && !o.gpu)
         status = tern_gpu_load(rows.rows[0].gpu, &gpu, err);
     if (!status)
-        status = write_report(&o, &rows, &gpu, err);
+        status = apply_ceilings(o.db, &gpu, &measured, err);
+    if (!status)
+        status = write_report(&o, &rows, &gpu, measured, err);
     if (!status)
         printf("%s/index.html\n", o.output);
     tern_results_free(&rows);

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/str.h"
 #include "output/table.h"
 #include "worker/interrupt.h"
 
@@ -36,9 +37,29 @@
             {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", \
              1,        2},                                                                                                    \
             {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},       \
+            {"short-groups",                                                                                                  \
+             0,                                                                                                               \
+             TERN_OPTION_FLAG,                                                                                                \
+             &(o)->short_groups,                                                                                              \
+             NULL,                                                                                                            \
+             "allow a last group of fewer weights where K is no multiple",                                                    \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"require-gpu", 0, TERN_OPTION_FLAG, &(o)->require_gpu, NULL, "fail with exit 3 instead of planning", 0, 0},      \
             {"json", 0, TERN_OPTION_FLAG, &(o)->json, NULL, "print the result as JSON", 0, 0},                                \
+            {"replay",                                                                                                        \
+             0,                                                                                                               \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->replay,                                                                                                    \
+             "FILE",                                                                                                          \
+             "answers from a recorded run instead of a GPU; rows go to the database as a replay and are never mixed with "    \
+             "measurements",                                                                                                  \
+             0,                                                                                                               \
+             0},                                                                                                              \
+            {"fault", 0, TERN_OPTION_TEXT, &(o)->fault, "SPEC", "faults on purpose, with --replay (docs/replay.md)", 0, 0},   \
     }
+
+#define HIDDEN_OPTIONS 1 /* the last of them: for tests, not for people */
 
 static void set_defaults(struct run_options *o) {
     memset(o, 0, sizeof *o);
@@ -59,14 +80,24 @@ static void help(void) {
          "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
          "the cost model; nothing is timed then. The same command goes on after an\n"
          "interruption.\n");
-    tern_options_help(rows, sizeof rows / sizeof rows[0]);
+    tern_options_help(rows, sizeof rows / sizeof rows[0] - HIDDEN_OPTIONS);
     puts("\nexample: tune --gpu h200 --shapes qwen7b --formats ternary-g128 --m 1,16\n\n"
          "exit: 0 all done, 1 a problem has no right candidate, 2 usage, 3 GPU or tool\n"
          "missing, 4 file or database, 130 interrupted");
 }
 
+static void keep_command_line(int argc, char **argv, struct run_options *o) {
+    struct tern_str line = {0};
+    tern_str_append(&line, "tune run");
+    for (int i = 1; i < argc; i++)
+        tern_str_printf(&line, " %s", argv[i]);
+    tern_str_copy(o->command_line, sizeof o->command_line, tern_str_text(&line));
+    tern_str_free(&line);
+}
+
 static enum tern_status parse(int argc, char **argv, struct run_options *o, struct tern_error *err) {
     set_defaults(o);
+    keep_command_line(argc, argv, o);
     const struct tern_option rows[] = OPTION_ROWS(o);
     size_t positional = 0;
     enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
@@ -77,10 +108,13 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
         tern_error_hint(err, "for example: tune --gpu h200 --shapes qwen7b; `tune help run` lists the options");
         return TERN_USAGE;
     }
-    return TERN_OK;
+    return tern_run_replay_options(o, err);
 }
 
 static void banner(const struct run *run) {
+    if (run->options.replay)
+        tern_log_note("replay of %s: times are those recorded on %s; nothing is measured or compiled", run->options.replay,
+                      run->gpu.title);
     if (run->measured)
         return;
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
@@ -128,6 +162,9 @@ static void print(const struct run *run) {
     tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried,
                   (double)(tern_clock_now_ns() - run->start_ns) * 1e-9, tern_str_text(&line), run->options.db);
     tern_str_free(&line);
+    if (run->options.replay && run->outcomes[TERN_OUTCOME_INVALID] > 0)
+        tern_log_warn("record again if templates have changed since", "%lld of %lld answers are not in the recording",
+                      (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);
 }
 
 static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {

@@ -105,6 +105,8 @@ enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t 
                                   struct tern_error *err) {
     struct batch batch = {.run = run, .status = TERN_OK, .err = err};
     size_t answered = 0;
+    if (run->options.replay)
+        return tern_run_replay_builds(run, builds, count, err);
     enum tern_status status = tern_file_home_path("templates/include", batch.include, sizeof batch.include, err);
     batch.builds = tern_alloc((count + 1) * sizeof *batch.builds);
     for (size_t i = 0; i < count && status == TERN_OK; i++) {

@@ -15,6 +15,7 @@
 #define FINALISTS_MAX   12  /* with the defaults and the best of each layout */
 #define FINAL_SECONDS   0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
 #define FINAL_TIMEOUT_S 180.0
+#define ATTEMPTS        2 /* the finalists have run right before: a second worker gets a second chance */
 #define RESAMPLES       1000
 #define IMPLAUSIBLE     0.97 /* below this share of the limit a time is an error to be explained, never a record */
 
@@ -89,12 +90,12 @@ static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
                                              .device = f->run->device_id,
                                              .problem = f->p->id,
                                              .build = f->run->builds[x->entry->build].row.id,
-                                             .policy = RUN_POLICY,
                                              .stage = "final",
                                              .predicted_us = x->entry->predicted_us,
                                              .us = (double)NAN,
                                              .us_lo = (double)NAN,
                                              .us_hi = (double)NAN};
+        tern_str_copy(x->trial.policy, sizeof x->trial.policy, f->run->policy);
         status = tern_store_trial_begin(f->run->store, &x->trial, err);
     }
     return status;
@@ -134,6 +135,21 @@ static void read_finalists(struct final *f, enum tern_outcome fallback, const ch
     }
 }
 
+/* Before the finalists are judged: cuBLASLt faster than the limit refutes the limit, not cuBLASLt. */
+static void check_limit(struct final *f) {
+    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16"};
+    const json_t *baselines = json_object_get(f->reply, "baselines");
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct tern_stats stats;
+        size_t count = 0;
+        double *samples = tern_message_samples(baselines, kinds[i], &count);
+        tern_stats_compute(samples, count, &stats);
+        if (count > 0 && stats.median > 0)
+            tern_run_refute_limit(f->run, stats.median, f->p);
+        free(samples);
+    }
+}
+
 static enum tern_status finish_trials(struct final *f, struct tern_error *err) {
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < f->count; i++) {
@@ -152,10 +168,11 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
     json_t *baselines = json_object_get(f->reply, "baselines");
     json_object_foreach(baselines, kind, value) {
         struct tern_stats stats;
-        struct tern_store_baseline row = {.policy = RUN_POLICY};
+        struct tern_store_baseline row = {.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0)};
         size_t count = 0;
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
+        tern_str_copy(row.policy, sizeof row.policy, f->run->policy);
         tern_str_copy(row.kind, sizeof row.kind, kind);
         tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
                         (long long)tern_message_int(f->reply, "best_algorithm", -1),
@@ -163,7 +180,6 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         row.us = stats.median;
         row.us_lo = stats.lo;
         row.us_hi = stats.hi;
-        row.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
         if (status == TERN_OK && count > 0)
             status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples,
                                              count, err);
@@ -249,28 +265,63 @@ static void warn_contended(const struct final *f) {
                       (long long)tern_message_int(f->reply, "others", 0), (long long)f->run->shapes.m[f->p->m]);
 }
 
+/* The rounds of a final belong together: its trials, its baselines and the winner are committed as one, so that a kill
+ * leaves either a finished problem or one whose final is run again. */
+static enum tern_status keep(struct final *f, struct tern_error *err) {
+    enum tern_status status = tern_store_batch_begin(f->run->store, err);
+    if (status == TERN_OK)
+        status = finish_trials(f, err);
+    if (status == TERN_OK && f->reply)
+        status = put_baselines(f, err);
+    if (status == TERN_OK && f->reply) {
+        fill_results(f);
+        size_t m_count = f->run->shapes.m_count, index = (size_t)(f->p - f->run->problems);
+        status = tern_run_promote_layer(f->run, index / m_count * m_count, err);
+    }
+    return tern_store_batch_end(f->run->store, status, err);
+}
+
+/* One final in a worker of whatever age. *failed: the worker died, hung or reported a fault; every finalist then has that
+ * outcome, as nobody knows whose doing it was. */
+static enum tern_status attempt(struct final *f, bool *failed, struct tern_error *err) {
+    char why[512] = "";
+    enum tern_outcome fallback = TERN_OUTCOME_CRASH;
+    enum tern_status status = tern_run_gpu_ready(f->run, f->p, err);
+    if (status == TERN_OK)
+        status = begin_trials(f, err);
+    if (status != TERN_OK)
+        return status;
+    json_t *request = final_request(f);
+    enum tern_call call =
+        tern_run_gpu_call(f->run, f->p, request, FINAL_TIMEOUT_S, &f->reply, why, sizeof why, &status, err);
+    json_decref(request);
+    if (status == TERN_FAILED) { /* a kernel fault: the context is lost, and with it the worker */
+        fallback = TERN_OUTCOME_FAULT;
+        tern_str_copy(why, sizeof why, err->text);
+        tern_process_kill(&f->run->worker);
+        f->run->prepared = 0;
+        status = TERN_OK;
+    } else if (call == TERN_CALL_TIMEOUT) {
+        fallback = TERN_OUTCOME_TIMEOUT;
+    }
+    if (status != TERN_OK)
+        return status;
+    *failed = f->reply == NULL;
+    check_limit(f);
+    read_finalists(f, fallback, why);
+    rank_finalists(f);
+    return keep(f, err);
+}
+
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err) {
     struct final f = {.run = run, .p = p};
-    char why[512] = "";
-    pick_finalists(&f);
-    if (f.count == 0)
-        return TERN_OK; /* no right candidate: judged at the end of the run */
-    enum tern_status status = begin_trials(&f, err);
-    json_t *request = final_request(&f);
-    enum tern_call call = TERN_CALL_DIED;
-    if (status == TERN_OK)
-        call = tern_run_gpu_call(run, p, request, FINAL_TIMEOUT_S, &f.reply, why, sizeof why, &status, err);
-    json_decref(request);
-    if (status == TERN_OK) {
-        read_finalists(&f, call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH, why);
-        rank_finalists(&f);
-        status = finish_trials(&f, err);
-    }
-    if (status == TERN_OK && f.reply) {
-        status = put_baselines(&f, err);
-        fill_results(&f);
+    bool failed = true;
+    enum tern_status status = TERN_OK;
+    pick_finalists(&f); /* none: no right candidate, judged at the end of the run */
+    for (int i = 0; i < ATTEMPTS && f.count > 0 && failed && status == TERN_OK; i++)
+        status = attempt(&f, &failed, err);
+    if (status == TERN_OK && f.reply)
         warn_contended(&f);
-    }
     for (size_t i = 0; i < f.count; i++)
         free(f.list[i].samples);
     json_decref(f.reply);

@@ -5,6 +5,13 @@
 #include "core/str.h"
 #include "worker/reply.h"
 
+#include <string.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_S 60.0
+#define HELLO_ATTEMPTS  3
+#define HELLO_PAUSE_US  500000
+
 #define PREPARE_TIMEOUT_S                                                                                                   \
     180.0                     /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more     \
                                */
@@ -47,16 +54,41 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
     return call;
 }
 
-static enum tern_status say_hello(struct run *run, struct tern_error *err) {
-    char why[512];
-    json_t *reply = NULL, *request = json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device,
-                                               "cache", run->options.cache);
-    enum tern_status status = tern_process_start("gpu", &run->worker, err);
-    if (status == TERN_OK && exchange(run, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK) {
-        status = tern_error_set(err, TERN_MISSING, "the GPU worker cannot be started again: %s", why);
-        tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
+static json_t *hello_request(const struct run *run) {
+    const struct run_options *o = &run->options;
+    if (o->replay)
+        return json_pack("{s:s, s:s, s:s, s:I, s:I}", "do", "hello", "recording", o->replay, "fault",
+                         o->fault ? o->fault : "", "asked", (json_int_t)run->asked, "finals", (json_int_t)run->finals);
+    return json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache);
+}
+
+/* A device needs a moment after a worker was killed on it: a few attempts, then it counts as wedged. */
+enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err) {
+    char why[512] = "";
+    const char *kind = run->options.replay ? "replay" : "gpu";
+    json_t *request = hello_request(run);
+    enum tern_call call = TERN_CALL_DIED;
+    enum tern_status status = TERN_OK;
+    *reply = NULL;
+    for (int attempt = 0; attempt < HELLO_ATTEMPTS && call != TERN_CALL_OK && status == TERN_OK; attempt++) {
+        if (attempt > 0)
+            usleep(HELLO_PAUSE_US);
+        status = tern_process_start(kind, &run->worker, err);
+        if (status == TERN_OK)
+            call = exchange(run, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
     }
     json_decref(request);
+    if (status == TERN_OK && call != TERN_CALL_OK) {
+        status = tern_error_set(err, TERN_MISSING, "the %s worker cannot be started (%d attempts): %s", kind, HELLO_ATTEMPTS,
+                                why);
+        tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
+    }
+    return status;
+}
+
+static enum tern_status say_hello(struct run *run, struct tern_error *err) {
+    json_t *reply = NULL;
+    enum tern_status status = tern_run_gpu_hello(run, &reply, err);
     json_decref(reply);
     return status;
 }
@@ -81,19 +113,27 @@ static enum tern_status prepare(struct run *run, const struct run_problem *p, st
     return status;
 }
 
+enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
+        status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
+                                run->worker_deaths);
+    if (status == TERN_OK && run->worker.pid == 0)
+        status = say_hello(run, err);
+    if (status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
+        status = prepare(run, p, err);
+    return status;
+}
+
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err) {
     *reply = NULL;
-    *status = TERN_OK;
-    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
-        *status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
-                                 run->worker_deaths);
-    if (*status == TERN_OK && run->worker.pid == 0)
-        *status = say_hello(run, err);
-    if (*status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
-        *status = prepare(run, p, err);
+    *status = tern_run_gpu_ready(run, p, err);
     if (*status != TERN_OK)
         return TERN_CALL_DIED;
+    const char *what = tern_message_text(request, "do");
+    run->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
+    run->finals += strcmp(what, "final") == 0;
     return exchange(run, request, timeout_s, reply, why, why_size, status, err);
 }

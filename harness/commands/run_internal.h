@@ -2,9 +2,11 @@
  *
  *   run.c             options, order of the steps, what is printed
  *   run_setup.c       configs, selection, device, database
+ *   run_ceilings.c    limits from ceilings measured on this device
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_gpu.c         calls to the GPU worker, its death and restart
+ *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: verify and screen the candidates of each problem
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
  *   run_plan.c        no GPU: rank by cost model, check on the emulator
@@ -25,13 +27,17 @@
 #include "store/store.h"
 #include "worker/process.h"
 
-#define RUN_POLICY "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
+#define RUN_POLICY        "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
+#define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
+#define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
 
 struct run_options {
+    char command_line[512]; /* as typed, for the database */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     double budget_s; /* 0: the mode's default */
     int64_t jobs, device, seed, copies;
-    bool require_gpu, json;
+    bool require_gpu, short_groups, json;
+    const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
 };
 
 /* A candidate compiled for a format: serves every shape. */
@@ -68,17 +74,20 @@ struct run_problem {
 
 struct run {
     struct run_options options;
-    struct tern_gpu gpu;       /* description; device facts override it when measured */
-    struct tern_shapes shapes; /* after selection */
+    struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
+    double described_f16_tflops; /* of the description, when ceilings override it */
+    struct tern_shapes shapes;   /* after selection */
     struct tern_template *templates;
     size_t template_count;
     char include_dir[512], nvrtc[32];
     bool measured;
     char why_planned[512]; /* why nothing can be measured */
     struct tern_device_info info;
-    struct tern_process worker; /* GPU worker, measured runs */
-    size_t prepared;            /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
-    int worker_deaths;          /* in this run */
+    struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
+    int64_t asked, finals;             /* checks and trials, and finals, that workers were asked for */
+    const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
+    size_t prepared;   /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
+    int worker_deaths; /* in this run */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id;
@@ -97,6 +106,13 @@ struct run {
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err);
 void tern_run_release(struct run *run);
 
+/* run_ceilings.c */
+/* Puts stored ceilings into run->gpu; on a GPU that has none, measures and stores them first. */
+enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err);
+/* A baseline of p that beats the matrix rate behind the limits: raises the rate, and lowers the limits of what is not done.
+ */
+void tern_run_refute_limit(struct run *run, double baseline_us, const struct run_problem *p);
+
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p);
@@ -113,13 +129,31 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
 enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker that survive its death. */
+/* Starts a worker and prepares the layer of p (NULL: none) if that is not done. Called before a trial is journalled, so that
+ * a device that cannot be opened leaves no trial `running`. */
+enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err);
 /* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. On TERN_CALL_OK *reply is the
  * caller's. A reply that is an error of the machine, not of the candidate, fills err and returns through *status. */
 enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err);
 
-/* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout. */
+/* Starts a worker and has it open its device; *reply (the caller's) tells its facts. TERN_MISSING when workers keep dying.
+ */
+enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err);
+
+/* run_setup.c: takes over the facts of a hello. */
+void tern_run_device_facts(struct run *run, const json_t *reply);
+
+/* run_replay.c */
+/* What --replay and --fault exclude. */
+enum tern_status tern_run_replay_options(const struct run_options *o, struct tern_error *err);
+/* In the place of finding a device: starts the replay worker, checks that the recording is of the named GPU. */
+enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
+/* In the place of compiling: enters the builds under names of their own, without images. */
+enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
+
+/* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout, and promotes. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);
 
 /* run_finish.c */

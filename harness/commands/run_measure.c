@@ -17,7 +17,7 @@
 #define SETTLE_S         3.0 /* load before the first time is taken (tuning.md: about 3 s) */
 #define SCREEN_SHARE     0.6 /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
 #define SCREEN_MIN       6   /* candidates tried whatever the budget says */
-#define SCREEN_MAX       96  /* candidates a problem has compiled at most */
+#define SCREEN_MAX       48  /* candidates a problem has compiled at most */
 #define NEIGHBOUR_BEST   6   /* best of the neighbouring problem that go first */
 #define HOPELESS_AFTER   6   /* candidates of a template that ran right, */
 #define HOPELESS         1.5 /* all slower than this many times the best: the template gets no more time */
@@ -47,7 +47,7 @@ static enum tern_status resume(struct run *run, size_t *resumed, struct tern_err
                 continue;
             status = tern_store_build_find(run->store, row->build_key, &build, &found, err);
             if (status == TERN_OK && found)
-                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, RUN_POLICY, "final", &trial,
+                status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, run->policy, "final", &trial,
                                                &found, err);
             if (status == TERN_OK && found) {
                 p->done = true;
@@ -148,7 +148,9 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     *samples = NULL;
     *count = 0;
     trial->us = trial->us_lo = trial->us_hi = (double)NAN;
-    enum tern_status status = tern_store_trial_begin(run->store, trial, err);
+    enum tern_status status = tern_run_gpu_ready(run, p, err);
+    if (status == TERN_OK)
+        status = tern_store_trial_begin(run->store, trial, err);
     if (status != TERN_OK)
         return status;
     enum tern_call call =
@@ -191,12 +193,12 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
                                      .device = run->device_id,
                                      .problem = p->id,
                                      .build = build->row.id,
-                                     .policy = "small",
                                      .stage = "verify",
                                      .predicted_us = (double)NAN};
     double *samples = NULL;
     size_t count = 0;
     bool found = false;
+    tern_str_copy(trial.policy, sizeof trial.policy, run->check_policy);
     enum tern_status status = tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, trial.policy,
                                                     trial.stage, &trial, &found, err);
     json_t *request = candidate_request("check", run, p, build, 0);
@@ -218,17 +220,17 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
                                      .device = run->device_id,
                                      .problem = p->id,
                                      .build = build->row.id,
-                                     .policy = RUN_POLICY,
                                      .stage = "screen",
                                      .predicted_us = e->predicted_us};
     bool found = false, quarantined = false;
+    tern_str_copy(trial.policy, sizeof trial.policy, run->policy);
     *tried = false;
     if (!build->built || build->row.outcome != TERN_OUTCOME_OK) {
         e->outcome = build->built ? build->row.outcome : TERN_OUTCOME_RUNNING;
         return TERN_OK;
     }
     enum tern_status status =
-        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, RUN_POLICY, "screen", &trial, &found, err);
+        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, run->policy, "screen", &trial, &found, err);
     if (status == TERN_OK && !found)
         status = tern_store_quarantined(run->store, run->device_id, p->id, build->row.id, &quarantined, err);
     if (status == TERN_OK && !found && !quarantined && !build->checked)
@@ -317,11 +319,7 @@ static enum tern_status tune_problem(struct run *run, struct run_problem *p, dou
     else if (p->layer > 0)
         neighbour_first(run, p, &run->problems[index - run->shapes.m_count]);
     enum tern_status status = screen_problem(run, p, share_s, err);
-    if (status == TERN_OK && !tern_interrupted())
-        status = tern_run_final(run, p, err);
-    if (status == TERN_OK && p->done)
-        status = tern_run_promote_layer(run, index / run->shapes.m_count * run->shapes.m_count, err);
-    return status;
+    return status == TERN_OK && !tern_interrupted() ? tern_run_final(run, p, err) : status;
 }
 
 static enum tern_status settle(struct run *run, struct tern_error *err) {

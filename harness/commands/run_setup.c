@@ -148,16 +148,21 @@ static enum tern_status check_shapes(const struct run *run, struct tern_error *e
     for (size_t f = 0; f < run->shapes.format_count; f++)
         for (size_t l = 0; l < run->shapes.layer_count; l++) {
             const struct tern_layer *layer = &run->shapes.layers[l];
-            enum tern_status status = tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, true, err);
+            enum tern_status status =
+                tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, run->options.short_groups, err);
             if (status != TERN_OK) {
                 tern_error_prefix(err, "%s layer %s", run->shapes.name, layer->name);
+                if (tern_format_check_shape(&run->shapes.formats[f], layer->n, layer->k, true, NULL) == TERN_OK)
+                    tern_error_hint(err,
+                                    "another group size, or --short-groups: the last group of each row is then shorter");
                 return status;
             }
         }
     return TERN_OK;
 }
 
-static void fill_info(const json_t *reply, struct tern_device_info *info) {
+void tern_run_device_facts(struct run *run, const json_t *reply) {
+    struct tern_device_info *info = &run->info;
     tern_str_copy(info->name, sizeof info->name, tern_message_text(reply, "name"));
     tern_str_copy(info->uuid, sizeof info->uuid, tern_message_text(reply, "uuid"));
     tern_str_copy(info->driver_name, sizeof info->driver_name, tern_message_text(reply, "driver"));
@@ -167,6 +172,13 @@ static void fill_info(const json_t *reply, struct tern_device_info *info) {
     info->memory_bytes = tern_message_int(reply, "memory_bytes", 0);
     info->smem_block_bytes = tern_message_int(reply, "smem_block_bytes", 0);
     info->driver_version = (int)tern_message_int(reply, "driver_version", 0);
+    run->measured = tern_gpu_matches(&run->gpu, info->name, info->cc, info->memory_bytes);
+    if (!run->measured)
+        return;
+    run->gpu.sms = info->sms;
+    run->gpu.l2_bytes = info->l2_bytes;
+    if (info->smem_block_bytes > 0) /* recordings leave it out */
+        run->gpu.smem_block_bytes = info->smem_block_bytes;
 }
 
 /* Asks a GPU worker what device it has. Not finding the named GPU is no error here: the run is then planned. */
@@ -184,20 +196,15 @@ static enum tern_status find_device(struct run *run, struct tern_error *err) {
     } else if (tern_reply_is_error(reply, &missing)) {
         tern_str_copy(run->why_planned, sizeof run->why_planned, missing.text);
     } else {
-        fill_info(reply, &run->info);
-        run->measured = tern_gpu_matches(&run->gpu, run->info.name, run->info.cc, run->info.memory_bytes);
+        tern_run_device_facts(run, reply);
         if (!run->measured)
             tern_str_format(run->why_planned, sizeof run->why_planned, "device %lld is %s, not %s",
                             (long long)run->options.device, run->info.name, run->gpu.title);
     }
     json_decref(request);
     json_decref(reply);
-    if (run->measured) {
-        run->gpu.sms = run->info.sms;
-        run->gpu.l2_bytes = run->info.l2_bytes;
-        run->gpu.smem_block_bytes = run->info.smem_block_bytes;
+    if (run->measured)
         return TERN_OK;
-    }
     tern_process_kill(&run->worker);
     if (!run->options.require_gpu)
         return TERN_OK;
@@ -238,17 +245,15 @@ static enum tern_status open_store(struct run *run, struct tern_error *err) {
         status = tern_store_recover(run->store, &recovered, err);
     if (recovered > 0)
         tern_log_note("an earlier run was killed; %lld of its trials are marked and run again", (long long)recovered);
-    struct tern_str line = {0};
-    tern_str_printf(&line, "tune run --gpu %s --shapes %s%s%s", o->gpu, o->shapes, o->formats ? " --formats " : "",
-                    o->formats ? o->formats : "");
     if (status == TERN_OK)
-        status = tern_store_run_begin(run->store, run->device_id, tern_str_text(&line), TERN_VERSION, (uint64_t)o->seed,
+        status = tern_store_run_begin(run->store, run->device_id, o->command_line, TERN_VERSION, (uint64_t)o->seed,
                                       &run->run_id, err);
-    tern_str_free(&line);
     return status;
 }
 
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
+    run->policy = RUN_POLICY;
+    run->check_policy = RUN_POLICY_CHECK;
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
     if (status == TERN_OK)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
@@ -262,13 +267,16 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
         status = select_templates(run, err);
     if (status == TERN_OK)
         status = check_shapes(run, err);
-    if (status == TERN_OK)
+    if (status == TERN_OK && run->options.replay) {
+        status = tern_run_replay_open(run, err);
+    } else if (status == TERN_OK) {
         status = find_compiler(run, err);
-    if (status == TERN_OK)
-        status = find_device(run, err);
+        if (status == TERN_OK)
+            status = find_device(run, err);
+    }
     if (status == TERN_OK)
         status = open_store(run, err);
-    return status;
+    return status == TERN_OK ? tern_run_ceilings(run, err) : status;
 }
 
 void tern_run_release(struct run *run) {

@@ -4,6 +4,7 @@
 #include "worker/compile.h"
 #include "worker/gpu.h"
 #include "worker/process.h"
+#include "worker/replay.h"
 #include "worker/verify.h"
 
 #include <fcntl.h>
@@ -18,7 +19,10 @@ static enum tern_status worker(int argc, char **argv, struct tern_error *err) {
     static const struct {
         const char *kind;
         int (*serve)(void);
-    } kinds[] = {{"compile", tern_compile_worker}, {"gpu", tern_gpu_worker}, {"verify", tern_verify_worker}};
+    } kinds[] = {{"compile", tern_compile_worker},
+                 {"gpu", tern_gpu_worker},
+                 {"replay", tern_replay_worker},
+                 {"verify", tern_verify_worker}};
     if (argc != 2 || fcntl(TERN_WORKER_FD, F_GETFD) < 0)
         return tern_error_set(err, TERN_USAGE, "worker is started by tune itself");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)

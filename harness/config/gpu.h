@@ -11,23 +11,25 @@
 #define TERN_MAX_COLD_POINTS 16
 
 struct tern_gpu {
-    char name[32];      /* file name without .lua */
-    char title[64];     /* "NVIDIA H200 SXM" */
-    char arch[16];      /* NVRTC target with suffix: "sm_80", "sm_90a" */
-    int cc;             /* 10*major + minor: 75, 80, 86, 89, 90, 100, 120 */
+    char name[32];  /* file name without .lua */
+    char title[64]; /* "NVIDIA H200 SXM" */
+    char arch[16];  /* NVRTC target with suffix: "sm_80", "sm_90a" */
+    int cc;         /* 10*major + minor: 75, 80, 86, 89, 90, 100, 120 */
     int64_t sms, l2_bytes, memory_bytes;
     int64_t smem_block_bytes; /* most dynamic shared memory of one block (opt-in) */
     int64_t smem_sm_bytes, regs_sm, threads_sm, blocks_sm;
-    double memory_gbs;  /* peak DRAM bandwidth, 1e9 bytes/s */
-    double clock_mhz;   /* boost clock */
-    double f16_tflops;  /* dense, fp32 accumulation, mma.sync where it differs */
+    double memory_gbs;          /* peak DRAM bandwidth, 1e9 bytes/s */
+    double clock_mhz;           /* boost clock */
+    double f16_tflops;          /* dense, fp32 accumulation, mma.sync where it differs */
     double s8_tops, f32_tflops; /* f32: CUDA cores */
-    double launch_us;   /* shortest kernel as a graph node */
+    double launch_us;           /* shortest kernel as a graph node */
     /* cold read time of `bytes` inside a graph, microseconds, ascending; count 0: use memory_gbs */
-    struct { double bytes, us; } cold_read[TERN_MAX_COLD_POINTS];
+    struct {
+        double bytes, us;
+    } cold_read[TERN_MAX_COLD_POINTS];
     int cold_points;
     struct tern_strs device_names; /* exact names the driver reports for it, e.g. "NVIDIA H200" */
-    char source[512];   /* where the figures come from */
+    char source[512];              /* where the figures come from */
 };
 
 enum tern_status tern_gpu_load(const char *name, struct tern_gpu *gpu, struct tern_error *err);

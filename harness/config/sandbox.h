@@ -19,6 +19,7 @@ enum tern_status tern_sandbox_call(struct tern_sandbox *sandbox, int arguments, 
 void tern_sandbox_free(struct tern_sandbox *sandbox);
 
 /* Finds a config: `name` is tried as a path first, then as configs/KIND/NAME and NAME.lua; unknown names get "did you mean". */
-enum tern_status tern_config_find(const char *kind, const char *name, char *path, unsigned long size, struct tern_error *err);
+enum tern_status tern_config_find(const char *kind, const char *name, char *path, unsigned long size,
+                                  struct tern_error *err);
 
 #endif

@@ -11,12 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TERN_MAX_PARAMS 24
+#define TERN_MAX_PARAMS       24
 #define TERN_MAX_PARAM_VALUES 32
 
 struct tern_param {
-    char name[32];  /* upper case: BLOCK_M */
-    char doc[160];  /* meaning and limits */
+    char name[32]; /* upper case: BLOCK_M */
+    char doc[160]; /* meaning and limits */
     int64_t values[TERN_MAX_PARAM_VALUES];
     size_t value_count;
     int64_t fallback; /* value of the template's default candidate */
@@ -29,20 +29,21 @@ struct tern_problem_shape { /* what `valid` may ask about */
 
 struct tern_template {
     char name[40], dir[512];
-    char op[16];           /* linear-a16 */
+    char op[16]; /* linear-a16 */
     char summary[200];
-    char layout[32];       /* formats/layout.h */
-    char unit[16];         /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
-    char entry[64];        /* extern "C" symbol */
-    bool families[2];      /* by enum tern_family */
-    int bits[4];           /* 0-terminated list of supported code widths */
-    bool exact_weights;    /* default exactness; a parameter ROUND_WEIGHTS = 1 makes a candidate TERN_ROUNDED_WEIGHTS */
+    char layout[32];    /* formats/layout.h */
+    char unit[16];      /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
+    char entry[64];     /* extern "C" symbol */
+    bool families[2];   /* by enum tern_family */
+    int bits[4];        /* 0-terminated list of supported code widths */
+    bool exact_weights; /* default exactness; a parameter ROUND_WEIGHTS = 1 makes a candidate TERN_ROUNDED_WEIGHTS */
     int min_cc;
     int64_t m_min, m_max;
-    double efficiency;     /* prior of the cost model: share of the limit the family reaches on large problems, 0..1 */
+    double efficiency; /* prior of the cost model: share of the limit the family reaches on large problems, 0..1 */
     struct tern_param params[TERN_MAX_PARAMS];
-    size_t param_count;    /* declared order */
-    char grid[3][192], block[192], smem[384], workspace[192], cluster[64]; /* expressions; "" where absent (cluster: x size) */
+    size_t param_count; /* declared order */
+    char grid[3][192], block[192], smem[384], workspace[192],
+        cluster[64]; /* expressions; "" where absent (cluster: x size) */
     struct tern_sandbox *lua;
     char hash[TERN_HASH_CHARS]; /* of kernel.cu and space.lua */
 };

@@ -6,18 +6,18 @@
 #include <stdbool.h>
 
 /* X(identifier, name, letter for progress lines, meaning) */
-#define TERN_OUTCOMES(X)                                                                        \
-    X(RUNNING, "running", '?', "journalled before launch; left behind only by a killed run")    \
-    X(OK, "ok", '.', "verified and timed")                                                      \
-    X(PLANNED, "planned", 'p', "compiled and ranked without a GPU; never timed")                \
-    X(INVALID, "invalid", 'i', "excluded by the template for this problem or architecture")     \
-    X(COMPILE, "compile", 'c', "the compiler refused it")                                       \
-    X(RESOURCES, "resources", 'r', "needs more registers, shared or device memory than exists") \
-    X(FAULT, "fault", 'f', "the device reported an error")                                      \
-    X(CRASH, "crash", 'x', "the worker process died")                                           \
-    X(TIMEOUT, "timeout", 't', "did not end before its deadline")                               \
-    X(WRONG, "wrong", 'w', "result differs from the FP64 reference, or touched memory outside") \
-    X(NONDET, "nondet", 'd', "two runs on the same input differ")                               \
+#define TERN_OUTCOMES(X)                                                                                                    \
+    X(RUNNING, "running", '?', "journalled before launch; left behind only by a killed run")                                \
+    X(OK, "ok", '.', "verified and timed")                                                                                  \
+    X(PLANNED, "planned", 'p', "compiled and ranked without a GPU; never timed")                                            \
+    X(INVALID, "invalid", 'i', "excluded by the template for this problem or architecture")                                 \
+    X(COMPILE, "compile", 'c', "the compiler refused it")                                                                   \
+    X(RESOURCES, "resources", 'r', "needs more registers, shared or device memory than exists")                             \
+    X(FAULT, "fault", 'f', "the device reported an error")                                                                  \
+    X(CRASH, "crash", 'x', "the worker process died")                                                                       \
+    X(TIMEOUT, "timeout", 't', "did not end before its deadline")                                                           \
+    X(WRONG, "wrong", 'w', "result differs from the FP64 reference, or touched memory outside")                             \
+    X(NONDET, "nondet", 'd', "two runs on the same input differ")                                                           \
     X(NOISY, "noisy", 'n', "right, but its time could not be measured")
 
 enum tern_outcome {

@@ -74,3 +74,8 @@ void tern_results_free(struct tern_results *list) {
     free(list->rows);
     memset(list, 0, sizeof *list);
 }
+
+bool tern_is_replay_name(const char *gpu) {
+    size_t length = strlen(gpu), suffix = sizeof TERN_REPLAY_SUFFIX - 1;
+    return length >= suffix && strcmp(gpu + length - suffix, TERN_REPLAY_SUFFIX) == 0;
+}

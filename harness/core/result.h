@@ -46,4 +46,8 @@ void tern_results_add(struct tern_results *list, const struct tern_result *row);
 void tern_results_sort(struct tern_results *list);
 void tern_results_free(struct tern_results *list);
 
+/* Rows of a replay go by the name of the recorded GPU with this suffix, so that no selection of measured rows meets them. */
+#define TERN_REPLAY_SUFFIX "-replay"
+bool tern_is_replay_name(const char *gpu);
+
 #endif

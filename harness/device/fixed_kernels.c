@@ -18,18 +18,35 @@
 #define CONTROL_COUNT  4096
 #define CONTROL_STEPS  1000
 
-/* One built kernel: reference, compare, control, then dequantise for each kind of weights. */
+/* One built kernel: reference, compare, control, the probes, then dequantise for each kind of weights. */
 struct kernel_row {
     const char *file, *entry;
-    int bits, asym, zero; /* dequantise only; bits 0 elsewhere */
+    int bits, asym, zero;      /* dequantise only; bits 0 elsewhere */
+    const char *macros, *arch; /* probes only: what is built, and the only target that has its instruction */
 };
-enum { REFERENCE, COMPARE, CONTROL, DEQUANTISE };
+enum { REFERENCE, COMPARE, CONTROL, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
+#define PROBE(probe, type, unroll, arch)                                                                                    \
+    {                                                                                                                       \
+        "kernels/ceiling.cu", "tern_probe", 0, 0, 0,                                                                        \
+            "#define TERN_PROBE " #probe "\n#define TERN_PROBE_TYPE " #type "\n#define TERN_PROBE_UNROLL " #unroll "\n",    \
+            arch                                                                                                            \
+    }
+#define PROBE_TYPES(first, probe, arch)                                                                                     \
+    [PROBES + (first)] = PROBE(probe, TERN_PROBE_F16, 1, arch), PROBE(probe, TERN_PROBE_BF16, 1, arch),                     \
+              PROBE(probe, TERN_PROBE_S8, 1, arch), PROBE(probe, TERN_PROBE_E4M3, 1, arch)
 #define DEQUANTISE_ROW(bits, asym, zero)                                                                                    \
-    { "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero }
+    { "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, NULL, NULL }
 static const struct kernel_row rows[] = {
-    [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0},
-    [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0},
-    [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0},
+    [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0, NULL, NULL},
+    [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0, NULL, NULL},
+    [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, NULL, NULL},
+    [PROBES + TERN_FIXED_EMPTY] = PROBE(TERN_PROBE_EMPTY, TERN_PROBE_F16, 1, NULL),
+    [PROBES + TERN_FIXED_READ_4] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 4, NULL),
+    [PROBES + TERN_FIXED_READ_8] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 8, NULL),
+    [PROBES + TERN_FIXED_BULK] = PROBE(TERN_PROBE_BULK, TERN_PROBE_F16, 1, NULL),
+    PROBE_TYPES(TERN_FIXED_MMA, TERN_PROBE_MMA, NULL),
+    PROBE_TYPES(TERN_FIXED_WGMMA, TERN_PROBE_WGMMA, "sm_90a"),
+    PROBE_TYPES(TERN_FIXED_WGMMA_SHARED, TERN_PROBE_WGMMA_SHARED, "sm_90a"),
     [DEQUANTISE] = DEQUANTISE_ROW(2, 0, 1), /* ternary */
     DEQUANTISE_ROW(2, 0, 2),                /* gptq, sym: zero point 2^(bits-1) */
     DEQUANTISE_ROW(3, 0, 4),
@@ -60,6 +77,8 @@ static enum tern_status read_source(const struct kernel_row *row, struct tern_st
         status = tern_file_read(path, &text, &length, err);
     if (status != TERN_OK)
         return status;
+    if (row->macros)
+        tern_str_append(source, row->macros);
     if (row->bits)
         tern_str_printf(source, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n", row->bits, row->asym,
                         row->zero);
@@ -101,7 +120,8 @@ static enum tern_status compile(const struct kernel_row *row, const char *arch, 
 static enum tern_status get(struct tern_fixed *fixed, int index, void **function, struct tern_error *err) {
     if (!fixed->built[index].function) {
         struct tern_compiled compiled;
-        enum tern_status status = compile(&rows[index], fixed->arch, &compiled, err);
+        const char *arch = rows[index].arch ? rows[index].arch : fixed->arch;
+        enum tern_status status = compile(&rows[index], arch, &compiled, err);
         if (status != TERN_OK)
             return status;
         status = tern_backend_cuda.module_load(fixed->cuda, compiled.image, compiled.image_bytes, rows[index].entry, 0,
@@ -234,6 +254,12 @@ enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct te
         if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero))
             return get(fixed, i, &launch->function, err);
     return tern_error_set(err, TERN_INTERNAL, "no dequantisation of %s", format->name);
+}
+
+enum tern_status tern_fixed_probe(struct tern_fixed *fixed, int probe, void **function, struct tern_error *err) {
+    if (probe < 0 || probe >= TERN_PROBE_COUNT)
+        return tern_error_set(err, TERN_INTERNAL, "there is no ceiling probe %d", probe);
+    return get(fixed, PROBES + probe, function, err);
 }
 
 enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error *err) {

@@ -37,6 +37,21 @@ enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct te
 /* Runs the control kernel and checks every result: TERN_FAILED if the device computes wrongly, or its own error. */
 enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error *err);
 
+/* Builds of kernels/ceiling.cu. The matrix probes are four each, in the order of TERN_PROBE_F16 ... TERN_PROBE_E4M3. */
+enum tern_fixed_probe {
+    TERN_FIXED_EMPTY,
+    TERN_FIXED_READ_4,
+    TERN_FIXED_READ_8,
+    TERN_FIXED_BULK,
+    TERN_FIXED_MMA,
+    TERN_FIXED_WGMMA = TERN_FIXED_MMA + 4,
+    TERN_FIXED_WGMMA_SHARED = TERN_FIXED_WGMMA + 4,
+    TERN_PROBE_COUNT = TERN_FIXED_WGMMA_SHARED + 4
+};
+/* The function of a probe, for tern_cuda_launch_raw with struct tern_probe_args; stays owned by `fixed`. The caller knows
+ * which probes the device has the instructions for. */
+enum tern_status tern_fixed_probe(struct tern_fixed *fixed, int probe, void **function, struct tern_error *err);
+
 /* Source of a fixed kernel with its macros in front, for tests that compile all of them: index 0.. until false. The caller
  * frees *source; *entry is a constant. */
 bool tern_fixed_source(int index, struct tern_str *source, const char **entry, struct tern_error *err);

@@ -13,8 +13,8 @@
 
 enum { TERN_LAYOUT_LANES = 32, TERN_LAYOUT_PAIRS = 32, TERN_LAYOUT_TILE = 2048, TERN_LAYOUT_MAX_ROWS = 64 };
 
-/* A run of `bits` bits of every code, starting at bit `shift`, stored as one array of 32-bit words per tile. A pair's index in
- * the plane, Q = word * (16 / bits) + slot, is wired too: bit b of Q is bit pair_from[b] of P. */
+/* A run of `bits` bits of every code, starting at bit `shift`, stored as one array of 32-bit words per tile. A pair's index
+ * in the plane, Q = word * (16 / bits) + slot, is wired too: bit b of Q is bit pair_from[b] of P. */
 struct tern_plane {
     int bits, shift;
     int pair_from[5];

@@ -24,6 +24,11 @@ static json_t *text(const char *value) {
     return string;
 }
 
+/* Where times come from: a replay's were measured once, but not by this run. */
+static const char *how(const char *gpu, bool planned) {
+    return planned ? "planned" : tern_is_replay_name(gpu) ? "replayed" : "measured";
+}
+
 /* The kernel and its evidence; us in microseconds. predicted_us is the cost model's, us stays null in planned rows. */
 static json_t *winner(const struct tern_result *row) {
     if (!row->template_name[0])
@@ -53,7 +58,7 @@ static json_t *problem(const struct tern_result *row) {
     json_object_set_new(object, "m", json_integer(row->m));
     json_object_set_new(object, "n", json_integer(row->n));
     json_object_set_new(object, "k", json_integer(row->k));
-    json_object_set_new(object, "status", text(!row->template_name[0] ? "none" : row->planned ? "planned" : "measured"));
+    json_object_set_new(object, "status", text(!row->template_name[0] ? "none" : how(row->gpu, row->planned)));
     json_object_set_new(object, "winner", winner(row));
     json_object_set_new(object, "baseline", baseline);
     json_object_set_new(object, "speedup", number(row->speedup));
@@ -72,7 +77,7 @@ void tern_output_run_json(FILE *out, const char *gpu, bool planned, const char *
     for (int i = 0; outcomes && i < TERN_OUTCOME_COUNT; i++)
         json_object_set_new(counts, tern_outcome_name((enum tern_outcome)i), json_integer(outcomes[i]));
     json_object_set_new(root, "gpu", text(gpu));
-    json_object_set_new(root, "mode", text(planned ? "planned" : "measured"));
+    json_object_set_new(root, "mode", text(how(gpu, planned)));
     json_object_set_new(root, "db", text(db));
     json_object_set_new(root, "problems", problems);
     json_object_set_new(root, "outcomes", counts);

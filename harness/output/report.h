@@ -5,9 +5,12 @@
 #include "core/error.h"
 #include "core/result.h"
 
-struct tern_report_gpu { /* what the roofline needs; filled by the caller from configs/gpus */
+#include <stdbool.h>
+
+struct tern_report_gpu { /* what the roofline needs; filled by the caller: measured ceilings, else configs/gpus */
     char name[32], title[64];
     double memory_gbs, f16_tflops;
+    bool measured; /* these ceilings were measured on such a GPU; else they are the data sheet's */
 };
 
 /* Writes into DIR: data/ (tab-separated files and winners.csv), pictures as .svg and .png, index.html. The results are

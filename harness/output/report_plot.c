@@ -184,8 +184,10 @@ static enum tern_status draw_model(struct report *report, size_t index, const ch
         struct plot plot =
             plan(model, "roofline.gp", "", "Roofline: arithmetic rate over operations for each byte",
                  "Arithmetic rate against operations for each byte moved. A line joins the batch sizes of one "
-                 "layer, small M at the left. The bent line is the data sheet's memory and matrix rate.");
-        tern_str_format(plot.extra[2], sizeof plot.extra[2], "%.6g %.6g", report->gpu->memory_gbs, report->gpu->f16_tflops);
+                 "layer, small M at the left. The bent line is the memory and matrix rate, measured or of the data "
+                 "sheet, as its legend says.");
+        tern_str_format(plot.extra[2], sizeof plot.extra[2], "%.6g %.6g %s", report->gpu->memory_gbs,
+                        report->gpu->f16_tflops, report->gpu->measured ? "measured" : "sheet");
         status = draw(report, index, gnuplot, &plot, err);
     }
     return status;

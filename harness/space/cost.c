@@ -30,7 +30,8 @@ double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, i
 }
 
 double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k) {
-    double read_us = tern_gpu_read_us(gpu, tern_cost_bytes(format, m, n, k));
+    /* Weights only: x and y of the launch before may still lie in the L2, and a limit must not be passed. */
+    double read_us = tern_gpu_read_us(gpu, tern_cost_bytes(format, 0, n, k));
     double flops = 2 * (double)m * (double)n * (double)k;
     double math_us = gpu->f16_tflops > 0 ? flops / (gpu->f16_tflops * 1e6) : 0;
     return fmax(fmax(read_us, math_us), gpu->launch_us);

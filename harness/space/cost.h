@@ -6,7 +6,7 @@
 
 /* Bytes one launch must move at least: packed codes + scales + zeros, x once, y once. */
 double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, int64_t k);
-/* Limit of a problem in microseconds: max(cold read time of its bytes, 2MNK / peak rate of f16 tensor cores, shortest
+/* Limit of a problem in microseconds: max(cold read time of its weights, 2MNK / peak rate of f16 tensor cores, shortest
  * launch). */
 double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k);
 

@@ -1,9 +1,10 @@
 /* Store: results in SQLite. The only place that knows SQLite. One writer; readers at any time (WAL).
  * Opening checks that the file is a Tern database of this schema version, migrates older ones, refuses newer ones.
- * Every call commits before it returns, so that kill -9 loses at most the running trial. */
+ * Every call outside of a batch commits before it returns, so that kill -9 loses at most the running trial. */
 #ifndef TERN_STORE_STORE_H
 #define TERN_STORE_STORE_H
 
+#include "core/ceiling.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/outcome.h"
@@ -103,6 +104,18 @@ enum tern_status tern_store_baseline_find(struct tern_store *s, int64_t device, 
                                           const char *policy, struct tern_store_baseline *out, bool *found,
                                           struct tern_error *err);
 
+/* Ceilings (store_ceilings.c). Put: all rows of one calibration in one transaction; one calibration a run. */
+enum tern_status tern_store_ceilings_put(struct tern_store *s, int64_t run, int64_t device, const struct tern_ceilings *c,
+                                         struct tern_error *err);
+/* The newest calibration of the device's class (same name, architecture, driver); count 0 if there is none. */
+enum tern_status tern_store_ceilings_find(struct tern_store *s, int64_t device, struct tern_ceilings *out,
+                                          struct tern_error *err);
+/* The newest of any device with this description name: for planning and reports, which have no device. */
+enum tern_status tern_store_ceilings_of_gpu(struct tern_store *s, const char *gpu, struct tern_ceilings *out,
+                                            struct tern_error *err);
+/* Highest rate of a stored FP16 baseline of this GPU (cuBLASLt alone, 2MNK over time), TFLOPS; 0 if there is none. */
+enum tern_status tern_store_fastest_gemm(struct tern_store *s, const char *gpu, double *tflops, struct tern_error *err);
+
 /* Replaces the winners of one (device, shapes, format, layer) for all its M in one transaction. A planned row never replaces
  * a measured one of the same build keys; rows with times need a real device (CHECK). rows[i].m etc. say which problem. build
  * ids by build_key. */
@@ -112,6 +125,11 @@ enum tern_status tern_store_promote(struct tern_store *s, int64_t run, int64_t d
 enum tern_status tern_store_winners(struct tern_store *s, const char *gpu, const char *shapes, struct tern_results *out,
                                     struct tern_error *err);
 
+/* Calls between begin and end are committed together, by end, if `status` is TERN_OK; else none of them is. Nothing slow
+ * belongs in between. end returns the first failure; without a begin that worked it returns `status`. */
+enum tern_status tern_store_batch_begin(struct tern_store *s, struct tern_error *err);
+enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status status, struct tern_error *err);
+
 /* Outcome counts of a run: counts[TERN_OUTCOME_COUNT]. */
 enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t *counts, struct tern_error *err);
 
@@ -120,5 +138,24 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
                                         int (*each)(void *user, const struct tern_store_trial *t,
                                                     const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
+
+/* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. */
+struct tern_store_measured {
+    struct tern_store_problem problem;
+    char stage[16], policy[64], template_name[40], params[256], detail[512];
+    enum tern_outcome outcome;
+    int sm_mhz;
+    double *samples; /* microseconds; valid during the call only */
+    size_t sample_count;
+};
+/* The device of this gpu name that was measured last. */
+enum tern_status tern_store_measured_device(struct tern_store *s, const char *gpu, struct tern_store_device *out,
+                                            int64_t *id, bool *found, struct tern_error *err);
+/* The newest finished row of each (problem, stage, policy, candidate) of the device's class, then the newest baselines, in an
+ * order that depends on their content only. Stops when `each` returns something other than TERN_OK, and returns that. */
+enum tern_status tern_store_measured_each(struct tern_store *s, int64_t device,
+                                          enum tern_status (*each)(void *user, const struct tern_store_measured *row,
+                                                                   struct tern_error *err),
+                                          void *user, struct tern_error *err);
 
 #endif

@@ -102,15 +102,32 @@ enum tern_status tern_store_exec(struct tern_store *s, const char *sql, struct t
 }
 
 enum tern_status tern_store_begin(struct tern_store *s, struct tern_error *err) {
+    if (s->in_batch)
+        return TERN_OK;
     return tern_store_exec(s, "BEGIN IMMEDIATE", err);
 }
 
 enum tern_status tern_store_end(struct tern_store *s, enum tern_status status, struct tern_error *err) {
+    if (s->in_batch)
+        return status; /* the batch's end commits, or takes back all */
     if (!status)
         status = tern_store_exec(s, "COMMIT", err);
     if (status && !sqlite3_get_autocommit(s->db)) /* a full disk may have rolled back already */
         (void)tern_store_exec(s, "ROLLBACK", NULL);
     return status;
+}
+
+enum tern_status tern_store_batch_begin(struct tern_store *s, struct tern_error *err) {
+    enum tern_status status = tern_store_begin(s, err);
+    s->in_batch = status == TERN_OK;
+    return status;
+}
+
+enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status status, struct tern_error *err) {
+    if (!s->in_batch)
+        return status;
+    s->in_batch = false;
+    return tern_store_end(s, status, err);
 }
 
 void tern_store_text(sqlite3_stmt *statement, int column, char *out, size_t size) {

@@ -14,6 +14,7 @@ struct tern_store {
     char *path;
     int lock_fd; /* of PATH.lock, flocked; -1 for readers */
     enum tern_store_mode mode;
+    bool in_batch; /* between tern_store_batch_begin and _end: inner transactions are part of it */
 };
 
 /* Turns the last SQLite failure into TERN_INTERNAL: "DATABASE: WHAT: reason", with a hint for full disks, locks and damage.

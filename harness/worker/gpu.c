@@ -46,6 +46,8 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
         return prepare(s, request);
     else if (strcmp(what, "settle") == 0)
         return settle(s, request);
+    else if (strcmp(what, "calibrate") == 0)
+        return gpu_calibrate(s, request);
     else if (strcmp(what, "check") == 0)
         return gpu_check(s, request);
     else if (!s->layer.ready)

@@ -13,6 +13,8 @@
  *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
  * "others"}.
  * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
+ * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
+ * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).
  * Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
  * "sticky": true and the process ends: the context is lost. */
 #ifndef TERN_WORKER_GPU_H

@@ -13,9 +13,12 @@
 // (both in launch expressions only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a
 // time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; X_SHARE blocks (a cluster)
 // that copy x together by multicast; SCALE_WEIGHTS multiply the weights by their scale in binary16, which is exact for
-// ternary only, and save the group sums' registers.
+// ternary only, and save the group sums' registers; RING weights in flight in registers (0) or in shared memory (1);
+// RAW_CODES multiply the codes themselves, as subnormals, and take zero point times sum of x off the group sums. Then Inf in
+// a row of x, like NaN, makes its row of y NaN (Inf - Inf), and weights of value 0 alone still give exactly 0.
 //
-// Bound by: memory up to M = 16 or so, then by shared-memory reads of x and by mma.sync. Expected of the limit: 0.5 to 0.8.
+// Bound by: issue and fixed costs at M = 1 of 2 bits, memory for more bits, then by shared-memory reads of x and by
+// mma.sync. Expected of the limit: 0.5 to 0.8.
 #include "tern/decode.cuh"
 #include "tern/mma.cuh"
 
@@ -25,8 +28,8 @@ static_assert(!RAW_CODES || (SCALE_WEIGHTS == 0 && X_CHUNK == 0 && BITS <= 4), "
 static_assert(M_TILE >= 8 || RAW_CODES, "fewer columns than a fragment has: for raw codes");
 
 // Raw codes. The pieces (32 k) of a tile stand at PLACES places, hence carry PLACES powers of 2^PITCH. Sums of different
-// powers stay apart: in FOLD sets of columns of the same fragment where M_TILE leaves columns free (a piece's x is zero in the
-// other sets), and in ACCUMULATORS fragments. Fewer places cost shifts, more accumulators cost sums.
+// powers stay apart: in FOLD sets of columns of the same fragment where M_TILE leaves columns free (a piece's x is zero in
+// the other sets), and in ACCUMULATORS fragments. Fewer places cost shifts, more accumulators cost sums.
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = !RAW_CODES ? 1 : M_TILE <= 8 ? tern_width::places : M_TILE == 16 ? 2 : 1;
 constexpr int FOLD = !RAW_CODES || M_TILE >= 8 ? 1 : tern_smaller(8 / M_TILE, PLACES);
@@ -45,13 +48,9 @@ __host__ __device__ constexpr bool tern_is_first(int piece, int span_begin) {
             return false;
     return true;
 }
-__host__ __device__ constexpr float tern_power(int exponent) {
-    return exponent < 0 ? tern_power(exponent + 1) / 2 : exponent > 0 ? 2 * tern_power(exponent - 1) : 1.0f;
-}
-
-// 2^24 and the power of a set of columns.
-__device__ __forceinline__ float tern_set_power(int set) {
-    return __uint_as_float((127u + 24u - (unsigned)(tern_width::pitch * set)) << 23);
+// 2^exponent, for normal results.
+__device__ __forceinline__ float tern_power(int exponent) {
+    return __uint_as_float((unsigned)(127 + exponent) << 23);
 }
 
 // Sums of a row block: [row tile][column tile][fragment register].
@@ -64,17 +63,19 @@ struct tern_group_sums {
 
 // Where a lane finds x and its sums; byte offsets from the block's x.
 struct tern_columns {
-    int at[COLUMN_TILES]; // first 16 bytes of the lane's column in each fragment
-    int other[FOLD];      // all ones in the sets of columns that are not the lane's
-    int zeros, group_x;   // 256 bytes of zeros that other sets read; lane t's first pair of sums (tern_group_x_make)
+    int at[COLUMN_TILES]; // first 16 bytes of the lane's column in each fragment, FOLD 1
+    // FOLD > 1: for a piece of each set of columns, offset at tile 0 and step from tile to tile. The lane's own set has its
+    // column of x, the others 256 bytes of zeros (step 0).
+    int base[FOLD], pitch[FOLD];
+    int group_x;     // lane t's first pair of sums (tern_group_x_make)
+    unsigned two_24; // 2^24, unknown to the compiler
 };
 
-// The lane's 16 bytes of x for a piece of the tile at `tile_at`: two steps of its column, zeros for another set's piece.
-__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int tile_at, int m,
-                                             int piece) {
-    int at = c.at[m] + tile_at;
-    if (FOLD > 1)
-        at = (at & ~c.other[tern_set_of(piece)]) | (c.zeros & c.other[tern_set_of(piece)]);
+// The lane's 16 bytes of x for a piece of a tile, `x` the offset of the tile's columns: two steps of its column.
+__device__ __forceinline__ uint4 tern_x_load(const struct tern_share &s, const struct tern_columns &c, int x, int tile,
+                                             int m, int piece) {
+    const int set = tern_set_of(piece);
+    const int at = FOLD > 1 ? tile * c.pitch[set] + c.base[set] : c.at[m] + x;
     return tern_shared_load_16(s.x + at + piece * 64);
 }
 
@@ -111,10 +112,10 @@ __device__ __forceinline__ void tern_span_add(const struct tern_tile &tile, int 
 }
 
 // The fragment of one step.
-__device__ __forceinline__ void tern_fragment(const struct tern_tile &tile, int step, unsigned a[4]) {
+__device__ __forceinline__ void tern_fragment(const struct tern_tile &tile, int step, unsigned two_24, unsigned a[4]) {
     const int span = step * SPANS / 8;
     if (RAW_CODES)
-        tern_raw_fragment<BITS, PLACES>(tile.words, step, a);
+        tern_raw_fragment<BITS, PLACES>(tile.words, step, two_24, a);
     else
         tern_dequant_tile<BITS>(tile.words, step, tern_tile_zero(tile, span), a);
     if (SCALE_WEIGHTS && GROUP != 0) {
@@ -134,7 +135,7 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
 #pragma unroll
     for (int piece = 0; piece < 4; piece++)
         if (ahead)
-            b[piece] = tern_x_load(s, c, x, 0, piece);
+            b[piece] = tern_x_load(s, c, x, tile, 0, piece);
 #pragma unroll
     for (int piece = 0; piece < 4; piece++) { // 32 k: two steps
         const int span = piece * SPANS / 4, span_begin = span * 4 / SPANS, accumulator = tern_accumulator_of(piece);
@@ -144,11 +145,11 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
         for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                tern_fragment(tiles[r], 2 * piece + h, a[r][h]);
+                tern_fragment(tiles[r], 2 * piece + h, c.two_24, a[r][h]);
 #pragma unroll
         for (int m = 0; m < COLUMN_TILES; m++) {
             if (!ahead)
-                b[piece] = tern_x_load(s, c, x, m, piece);
+                b[piece] = tern_x_load(s, c, x, tile, m, piece);
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 if (!GROUP_SUMS)
@@ -189,7 +190,7 @@ __device__ __forceinline__ void tern_group_x_make(const struct tern_share &s, co
                 const int span = piece * SPANS / 4, accumulator = tern_accumulator_of(piece);
                 const unsigned one = (HAS_ZEROS ? 1u : ZERO) * 0x00010001u << (tern_width::pitch * (piece % PLACES));
                 const unsigned a[4] = {one, one, one, one};
-                const uint4 b = tern_x_load(s, c, tile * 256, m, piece);
+                const uint4 b = tern_x_load(s, c, tile * 256, tile, m, piece);
                 if (tern_is_first(piece, span * 4 / SPANS))
                     tern_mma_f16_first(group[accumulator], a, b.x, b.y);
                 else
@@ -214,7 +215,7 @@ __device__ __forceinline__ void tern_sums_flush(const struct tern_tile (&tiles)[
                                                 int lane, float *slot, struct tern_sums &sums) {
     const int g = lane / 4, t = lane % 4;
     const int set = FOLD == 1 ? 0 : 2 * t / M_TILE % FOLD;
-    const float power = RAW_CODES ? tern_set_power(set) : 1.0f;
+    const float power = RAW_CODES ? tern_power(24 - tern_width::pitch * set) : 1.0f;
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++)
 #pragma unroll
@@ -242,17 +243,21 @@ __device__ __forceinline__ struct tern_columns tern_columns_make(const struct te
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++)
         c.at[m] = tern_smaller(8 * m + g % M_TILE, s.columns - 1) * s.x_pitch + t * 16;
+    const int zeros = (int)(s.extra - s.x) + t * 16;
 #pragma unroll
-    for (int set = 0; set < FOLD; set++)
-        c.other[set] = g / M_TILE % FOLD == set ? 0 : -1;
-    c.zeros = (int)((unsigned char *)s.extra - s.x) + t * 16;
-    c.group_x = (int)((unsigned char *)s.extra - s.x) + 256 + t * 8;
+    for (int set = 0; set < FOLD; set++) {
+        const bool own = g / M_TILE % FOLD == set;
+        c.base[set] = own ? c.at[0] : zeros;
+        c.pitch[set] = own ? 256 : 0;
+    }
+    c.group_x = (int)(s.extra - s.x) + 256 + t * 8;
+    c.two_24 = gridDim.z << 24; // a grid has one layer
 #ifndef TERN_EMULATOR
     // Keeps the values in registers: the compiler would compute them anew for every tile.
 #pragma unroll
     for (int set = 0; set < FOLD; set++)
-        asm("" : "+r"(c.other[set]));
-    asm("" : "+r"(c.at[0]), "+r"(c.zeros), "+r"(c.group_x));
+        asm("" : "+r"(c.base[set]), "+r"(c.pitch[set]));
+    asm("" : "+r"(c.at[0]), "+r"(c.group_x), "+r"(c.two_24));
 #endif
     return c;
 }
@@ -266,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     const struct tern_share s = tern_share_make(args, shared);
     const struct tern_columns columns = tern_columns_make(s, lane);
     if (FOLD > 1 && threadIdx.x < 16)
-        tern_shared_store_16((unsigned char *)s.extra + threadIdx.x * 16, make_uint4(0, 0, 0, 0));
+        tern_shared_store_16(s.extra + threadIdx.x * 16, make_uint4(0, 0, 0, 0));
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane,

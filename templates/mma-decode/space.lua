@@ -8,7 +8,7 @@ local function registers(p, problem)
     local accumulators = p.M_TILE >= 8 and places or math.max(places * p.M_TILE // 8, 1)
     local sets = p.RAW_CODES == 1 and 1 + accumulators or (problem.groups == 1 or p.SCALE_WEIGHTS == 1) and 1 or 2
     local sums = p.ROW_TILES * math.max(p.M_TILE, 8) / 2 * sets
-    return p.PREFETCH * p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
+    return (p.RING == 1 and 1 or p.PREFETCH) * p.ROW_TILES * per_tile + sums + 8 * p.ROW_TILES + p.M_TILE // 4 + 3 * spans + 39
 end
 
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
@@ -20,7 +20,8 @@ local function fits(p, problem, gpu, x_chunk, waves)
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
     local spans = problem.group % 128 == 0 and 1 or 4
     local sums_of_x = p.RAW_CODES * (256 + tiles * spans * ceil_div(p.M_TILE, 8) * 32)
-    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + sums_of_x
+    local ring = p.RING * p.WARPS * p.PREFETCH * p.ROW_TILES * (256 * problem.bits + (problem.group % 128 == 0 and 48 or 192))
+    local shared = math.min(problem.m, p.M_TILE) * (x + slots) + 16 + ring + sums_of_x
     return shared <= gpu.smem_block_bytes and p.CTAS * (shared + 1024) <= gpu.smem_sm_bytes
 end
 
@@ -31,6 +32,9 @@ local function valid(p, problem, gpu)
     local least = p.RAW_CODES == 0 and 8 or problem.bits == 4 and 4 or 2
     if p.M_TILE < least then return false, "fewer columns save nothing" end
     if p.M_TILE > least and problem.m <= p.M_TILE // 2 then return false, "M_TILE is twice M or more" end
+    if p.RING == 1 and gpu.cc < 80 then return false, "asynchronous copies need cc 8.0" end
+    if p.RING == 1 and p.X_CHUNK > 0 then return false, "x in chunks would wait for the ring" end
+    if p.RING == 1 and problem.bits == 8 then return false, "8 bits: loads into registers stream faster" end
     if p.RAW_CODES == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
     if p.RAW_CODES == 1 and p.X_CHUNK > 0 then return false, "raw codes need all of x" end
     if p.RAW_CODES == 1 and p.SCALE_WEIGHTS == 1 then return false, "raw codes are scaled in their sums" end
@@ -88,9 +92,9 @@ return {
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
-        { name = "PREFETCH", values = { 2, 3, 4, 6 }, default = 4,
-          doc = "K tiles of 128 in flight in registers, each of ROW_TILES tiles" },
-        { name = "M_TILE", values = { 2, 4, 8, 16, 32, 64 }, default = 8,
+        { name = "PREFETCH", values = { 2, 3, 4 }, default = 4,
+          doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
+        { name = "M_TILE", values = { 2, 4, 8, 16, 32 }, default = 8,
           doc = "rows of x a pass: columns of the fragments; under 8 the other columns hold sums of other powers of two" },
         { name = "CTAS", values = { 1, 2, 4 }, default = 2,
           doc = "blocks that an SM holds at a time (launch bounds)" },
@@ -108,6 +112,8 @@ return {
           doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
           doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
+        { name = "RING", values = { 0, 1 }, default = 0,
+          doc = "where weights in flight go: 0 registers, 1 shared memory, by asynchronous copies (cc 8.0)" },
         { name = "RAW_CODES", values = { 0, 1 }, default = 0,
           doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
     },
@@ -118,9 +124,10 @@ return {
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
-        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier: tern/decode.cuh;
+        -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier, the rings: tern/decode.cuh;
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
             .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
+            .. "+RING*WARPS*PREFETCH*ROW_TILES*(256*BITS+(GROUP%128==0?48:192))"
             -- raw codes: zeros, sums of x over spans of 32 k or (groups of 128 and more) of 128 k
             .. "+RAW_CODES*(256+ceil_div(K,128*CLUSTER_K)*(GROUP%128==0?1:4)*ceil_div(M_TILE,8)*32)",
         workspace = "0",

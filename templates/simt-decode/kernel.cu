@@ -14,7 +14,7 @@
 //
 // Bound by: issue slots, 3 + M a weight of a lane; at M = 1 about 1.8 times what an H200 has at full read speed. Expected of
 // the limit: 0.4 to 0.5.
-constexpr int X_BULK = 0, X_SHARE = 1; // x by cp.async: this kernel is not the one for which more would matter
+constexpr int X_BULK = 0, X_SHARE = 1, RING = 0; // this kernel is not the one for which more would matter
 #include "tern/decode.cuh"
 
 // Sums of a row block: [row tile][row g or g + 8][column], this lane's share of k.
@@ -118,9 +118,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     struct tern_sums sums = {};
     tern_decode_walk(
         s, args, warp, lane, []() {},
-        [&](const struct tern_tile(&tiles)[ROW_TILES], int x, int) {
-            tern_tile_multiply(tiles, s.x + x, x_column, sums);
-        },
+        [&](const struct tern_tile(&tiles)[ROW_TILES], int x, int) { tern_tile_multiply(tiles, s.x + x, x_column, sums); },
         [&](const struct tern_tile(&tiles)[ROW_TILES], float *slot) { tern_sums_flush(tiles, s, lane, slot, sums); });
     tern_finish(s, args, warp, lane);
 }

@@ -98,6 +98,9 @@ local function shape_rule(p, problem, gpu)
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
         return "GROUP_M says nothing: M is one strip"
     end
+    if problem.family == "ternary" and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
+        return "scaled ternary weights are exact and need no second set of sums"
+    end
     local reason = cluster_rule(p, problem, gpu)
     if reason then
         return reason

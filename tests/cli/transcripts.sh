@@ -14,7 +14,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
 ran=0
-export LC_ALL=C PATH="$(dirname "$tune"):$PATH"
+PATH=$(dirname "$tune"):$PATH
+export LC_ALL=C PATH
 unset TERN_HOME CUDA_VISIBLE_DEVICES
 
 # True if the lines of file $2 match the patterns of file $1.
@@ -50,10 +51,10 @@ check() { # runs the command collected so far
     [ -n "$command" ] || return
     ran=$((ran + 1))
     (cd "$work/run" && timeout 120 bash -c "$command" >"$work/out" 2>"$work/err" </dev/null)
-    local got=$?
+    local status=$?
     sed -i "s|$work/run|TMP|g; s|$root|ROOT|g" "$work/out" "$work/err"
     local problem=
-    [ "$got" = "$code" ] || problem="exit code $got, expected $code"
+    [ "$status" = "$code" ] || problem="exit code $status, expected $code"
     matches "$work/want-out" "$work/out" || problem="$problem; standard output differs"
     matches "$work/want-err" "$work/err" || problem="$problem; standard error differs"
     if [ -z "$problem" ]; then

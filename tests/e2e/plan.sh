@@ -23,7 +23,7 @@ expect() { # what, exit code, text in the output or "", command...
     if [ "$got" = "$code" ] && { [ -z "$text" ] || grep -qF -- "$text" "$work/log"; }; then ok "$what"; else not_ok "$what (exit $got, expected $code with '$text')" "$work/log"; fi
 }
 
-plan=("$tune" --gpu a100 --shapes smoke --templates mma-decode,simt-decode --budget 15)
+plan=("$tune" --gpu a100 --shapes smoke --templates "mma-decode,simt-decode" --budget 15)
 
 expect "--require-gpu without one is exit 3" 3 "tune: " "${plan[@]}" --require-gpu
 expect "show before any run" 2 "tune: " "$tune" show

@@ -44,7 +44,7 @@ for p in run["problems"]:
 P
 
 # kill -9 once trials are done: they are not repeated, the end result is complete.
-slow=("${job[@]}" --shapes qwen7b --layers o --m 1,8,64 --formats ternary-g128 --budget 30s)
+slow=("${job[@]}" --shapes qwen7b --layers o --m "1,8,64" --formats ternary-g128 --budget 30s)
 setsid "${slow[@]}" >/dev/null 2>&1 &
 victim=$!
 for _ in $(seq 1200); do

@@ -1,5 +1,5 @@
 /* Tests of the fixed device code (kernels/) on the CPU emulator: dequantisation, reference GEMM and comparison against the
- * host's own. The same source runs on the GPU in tests/gpu/test_device.c. */
+ * host's own, read probes. The same source runs on the GPU in tests/gpu/test_device.c. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -247,11 +247,58 @@ static void comparison_finds_what_the_host_finds(void **state) {
     end(&e);
 }
 
+/* Sum of the words that a read probe saw, of `bytes` from a buffer that goes on behind them. */
+static unsigned int probe_sum(const char *macros, const uint32_t *words, size_t bytes, int64_t blocks, int64_t block,
+                              int check) {
+    static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
+                                  " tern_probe(*(const tern_probe_args *)a.workspace); }\n";
+    struct emulated e;
+    struct tern_error err = {0};
+    unsigned int result[2] = {0, 0};
+    char preamble[256];
+    tern_str_format(preamble, sizeof preamble, "%s\n#include \"tern/abi.h\"", macros);
+    emulate(&e, "kernels/ceiling.cu", preamble, wrapper, "wrapped");
+    struct tern_probe_args a = {.data = put(&e, words, bytes + 64),
+                                .result = put(&e, result, sizeof result),
+                                .count = (long long)(bytes / 16),
+                                .check = check};
+    struct tern_args args = {.workspace = put(&e, &a, sizeof a)};
+    struct tern_launch l = {.function = e.function, .grid = {blocks, 1, 1}, .block = block, .cluster = 1, .args = args};
+    if (tern_backend_emu.launch(e.context, &l, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    get(&e, result, a.result, sizeof result);
+    end(&e);
+    return result[0];
+}
+
+/* A probe that skips or repeats a byte would be a wrong ceiling. */
+static void read_probes_read_every_byte_once(void **state) {
+    static const char read_4[] = "#define TERN_PROBE 1\n#define TERN_PROBE_UNROLL 4";
+    static const char read_8[] = "#define TERN_PROBE 1\n#define TERN_PROBE_UNROLL 8";
+    static const char bulk[] = "#define TERN_PROBE 2";
+    const size_t bytes = 13 * TERN_PROBE_CHUNK; /* no multiple of what a round of either probe takes */
+    uint32_t *words = malloc(bytes + 64), sum = 0;
+    (void)state;
+    assert_non_null(words);
+    for (uint32_t i = 0; i < bytes / 4 + 16; i++)
+        words[i] = (i + 1) * 2654435761u;
+    for (size_t i = 0; i < bytes / 4; i++)
+        sum += words[i];
+    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 1), sum);
+    assert_int_equal(probe_sum(read_8, words, bytes, 2, 128, 1), sum);
+    assert_int_equal(probe_sum(read_8, words, bytes, 30, 128, 1), sum); /* more threads than words */
+    assert_int_equal(probe_sum(bulk, words, bytes, 2, 128, 1), sum);    /* the ring turns round */
+    assert_int_equal(probe_sum(bulk, words, bytes, 14, 128, 1), sum);   /* a block without work */
+    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 0), 0);     /* timed reads write nothing */
+    free(words);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantise_is_exact),
         cmocka_unit_test(reference_agrees_with_the_host),
         cmocka_unit_test(comparison_finds_what_the_host_finds),
+        cmocka_unit_test(read_probes_read_every_byte_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

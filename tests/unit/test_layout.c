@@ -53,12 +53,10 @@ static void names(void **state) {
     assert_null(tern_layout_find(""));
 }
 
-/* Lane 0 of 2-bit codes: word p has row 8 * (p & 1), k 2 * (p / 2) + e of step 0 in slot 0 and k 4 + 2 * (p / 2) + e, step 1,
- * in slot 4; all other codes are 1, so words are 0x5555 but for these slots.
- * Word 0, low:  q[0][0]=0, q[0][4]=1<<8  = 0x5554, high: q[0][1]=1, q[0][5]=2<<8  = 0x5655
- * Word 1, both: q[8][0]=2, q[8][4]=0     = 0x5456
- * Word 2, low:  q[0][2]=2, q[0][6]=0     = 0x5456, high: q[0][3]=0, q[0][7]=1<<8  = 0x5554
- * Word 3 as word 1. */
+/* Lane 0 of 2-bit codes: word p has row 8 * (p & 1), k 2 * (p / 2) + e of step 0 in slot 0 and k 4 + 2 * (p / 2) + e, step
+ * 1, in slot 4; all other codes are 1, so words are 0x5555 but for these slots. Word 0, low:  q[0][0]=0, q[0][4]=1<<8  =
+ * 0x5554, high: q[0][1]=1, q[0][5]=2<<8  = 0x5655 Word 1, both: q[8][0]=2, q[8][4]=0     = 0x5456 Word 2, low:  q[0][2]=2,
+ * q[0][6]=0     = 0x5456, high: q[0][3]=0, q[0][7]=1<<8  = 0x5554 Word 3 as word 1. */
 static void first_word_of_ternary(void **state) {
     (void)state;
     struct tern_weights w = flat("ternary-channel", 16, 128);

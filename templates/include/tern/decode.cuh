@@ -1,10 +1,10 @@
-// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the register ring
-// that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic on one
-// tile is the template's own.
+// The frame of decode kernels (few rows of x, weights read once): how blocks and warps share the weights, the ring in shared
+// memory that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic
+// on one tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE. X_SHARE blocks that follow each other, a cluster
-// of their own, copy x together, each block a part of the rows to all of them.
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE, RING. X_SHARE blocks that follow each other, a
+// cluster of their own, copy x together, each block a part of the rows to all of them.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
 // run of row blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block,
@@ -13,7 +13,12 @@
 // end each output is the sum of the slots of its row block, in warp order, hence deterministic.
 //
 // Shared memory: x, [columns][x_pitch]; a second x buffer if X_CHUNK > 0; slots,
-// [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier. The launch's smem expression states the same sum.
+// [WARPS][slots_per_warp][columns][SLOT_PITCH] f32; one 8-byte barrier in 16; the warps' rings. The launch's smem expression
+// states the same sum.
+//
+// Weights in flight. RING 0: a ring of registers. A warp has six scoreboards for all its loads and ptxas may give the loads
+// of all slots one of them; then the wait for the oldest slot waits for the newest too. RING 1: asynchronous copies into a
+// ring in shared memory, which are waited for in order, but stream fewer bytes a second: better for 2 bits, worse for 4.
 #ifndef TERN_DECODE_CUH
 #define TERN_DECODE_CUH
 
@@ -30,6 +35,9 @@ constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 9
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
 static_assert(X_SHARE == 1 || (X_BULK == 1 && CLUSTER_K == 1), "blocks that share x copy it in bulk and do not split K");
+constexpr int SCALES_AT = ROW_TILES * TILE_BYTES; // in a slot of the ring, behind the codes: [ROW_TILES][SPANS] of 32 bytes
+constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * SPANS * 32; // [ROW_TILES][SPANS] of 16 bytes
+constexpr int RING_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * SPANS * 16;
 constexpr int X_BUFFERS = X_CHUNK > 0 ? 2 : 1;
 
 // What the block owns and where it keeps it. All members are uniform over the block.
@@ -44,7 +52,8 @@ struct tern_share {
     unsigned char *x;
     float *slots;
     void *barrier;
-    void *extra; // the template's own: 16-byte aligned, what the launch's smem adds behind the barrier
+    unsigned char *ring;  // [WARPS][PREFETCH][RING_BYTES]
+    unsigned char *extra; // the template's own: 16-byte aligned, what the launch's smem adds behind the ring
 };
 
 __host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
@@ -76,20 +85,25 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     s.x = shared;
     s.slots = (float *)(shared + X_BUFFERS * s.columns * s.x_pitch);
     s.barrier = s.slots + WARPS * s.slots_per_warp * s.columns * SLOT_PITCH;
-    s.extra = (unsigned char *)s.barrier + 16;
+    s.ring = (unsigned char *)s.barrier + 16;
+    s.extra = s.ring + RING * WARPS * PREFETCH * RING_BYTES;
     return s;
 }
 
-// Where the lane finds its part of tile 0 and of the scales and zero points of group 0.
+// Where the lane finds its part of tile 0 and of the scales and zero points of group 0. Into a ring in shared memory a lane
+// copies 16 bytes: lane 2*e + half the half of the scales of entry e = row tile * SPANS + span, lane e the zero points of
+// it. Into registers it loads those of its rows.
 struct tern_source {
     const unsigned char *codes, *scales, *zeros;
 };
 
-__device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane) {
+__device__ __forceinline__ struct tern_source tern_source_make(const struct tern_args &args, int lane_) {
+    const unsigned lane = (unsigned)lane_, groups = (unsigned)args.groups;
     struct tern_source from;
-    from.codes = (const unsigned char *)args.codes + (unsigned)lane * 16;
-    from.scales = (const unsigned char *)args.scales + (unsigned)lane / 4 * 4;
-    from.zeros = (const unsigned char *)args.zeros + (HAS_ZEROS ? (unsigned)lane / 4 * 2 : 0);
+    from.codes = (const unsigned char *)args.codes + lane * 16;
+    from.scales =
+        (const unsigned char *)args.scales + (RING ? lane / (2 * SPANS) * groups * 32 + lane % 2 * 16 : lane / 4 * 4);
+    from.zeros = (const unsigned char *)args.zeros + (!HAS_ZEROS ? 0 : RING ? lane / SPANS * groups * 16 : lane / 4 * 2);
 #ifndef TERN_EMULATOR
     // Keeps the sums in registers: the compiler would add the two parts anew to every tile's address.
     asm("" : "+l"(from.codes), "+l"(from.scales), "+l"(from.zeros));
@@ -152,6 +166,14 @@ __device__ __forceinline__ bool tern_cursor_next(struct tern_cursor &c, const st
     return wrapped || c.left == 0;
 }
 
+// The group of span `span` of the cursor's tile; the spans behind the end of K belong to no group.
+__device__ __forceinline__ unsigned tern_span_group(const struct tern_cursor &c, int span, int groups) {
+    if (GROUP == 0)
+        return 0;
+    const int group = (c.k * SPANS + span) / SPANS_PER_GROUP;
+    return (unsigned)(SPANS > 1 ? tern_smaller(group, groups - 1) : group);
+}
+
 // Starts the loads of the tiles at the cursor, one for each row tile of the block; row tiles beyond W and `wanted` false
 // load nothing. With one scale a row, scales come only with the last tile of a row block, where they are used.
 __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_cursor &c,
@@ -169,10 +191,7 @@ __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TIL
             tern_load_stream_8_if(tiles[r].words + tern_codes<BITS>::words - 2, codes + 512 - lane * 8, load);
 #pragma unroll
         for (int j = 0; j < SPANS; j++) {
-            int group = GROUP == 0 ? 0 : (c.k * SPANS + j) / SPANS_PER_GROUP;
-            if (SPANS > 1) // the spans behind the end of K belong to no group
-                group = tern_smaller(group, groups - 1);
-            const unsigned long long entry = c.group + (unsigned)(r * groups + group);
+            const unsigned long long entry = c.group + (unsigned)(r * groups) + tern_span_group(c, j, groups);
             const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
             tern_load_stream_4_if(&tiles[r].scales[j], from.scales + entry * 32, load && scale);
             if (HAS_ZEROS)
@@ -188,6 +207,62 @@ __device__ __forceinline__ void tern_tile_clear(struct tern_tile &tile) {
 #pragma unroll
     for (int j = 0; j < SPANS; j++)
         tile.scales[j] = tile.zeros[j] = 0;
+}
+
+// Starts the copies of the tiles at the cursor, one for each row tile of the block, into a slot of the ring; row tiles
+// beyond W become zeros. With one scale a row, scales come only with the last tile of a row block, where they are used.
+__device__ __forceinline__ void tern_tile_copy(unsigned char *slot, const struct tern_cursor &c, const struct tern_share &s,
+                                               const struct tern_source &from, int groups, int lane) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        const bool present = ROW_TILES == 1 || r < c.present;
+        const unsigned index = c.tile + (unsigned)(r * s.k_tiles + c.k);
+        const unsigned char *codes = from.codes + (unsigned long long)index * TILE_BYTES;
+        unsigned char *to = slot + r * TILE_BYTES + lane * 16;
+#pragma unroll
+        for (int i = 0; i < CODE_CHUNKS; i++)
+            tern_cp_async<16>(to + i * 512, codes + i * 512, present);
+        if (BITS == 3)
+            tern_cp_async<8>(to + 512 - lane * 8, codes + 512 - lane * 8, present);
+    }
+    const bool scale = GROUP != 0 || c.left == 1 || c.k + 1 == c.k_end;
+    const unsigned entry = c.group + tern_span_group(c, lane / 2 % SPANS, groups);
+    tern_cp_async_if<16>(slot + SCALES_AT + lane * 16, from.scales + (unsigned long long)entry * 32,
+                         ROW_TILES == 1 || lane / (2 * SPANS) < c.present, scale && lane < 2 * SPANS * ROW_TILES);
+    if (HAS_ZEROS) {
+        const unsigned of_zeros = c.group + tern_span_group(c, lane % SPANS, groups);
+        tern_cp_async_if<16>(slot + ZEROS_AT + lane * 16, from.zeros + (unsigned long long)of_zeros * 16,
+                             ROW_TILES == 1 || lane / SPANS < c.present, lane < SPANS * ROW_TILES);
+    }
+}
+
+// The lane's part of a slot whose copies are complete.
+__device__ __forceinline__ void tern_tile_take(struct tern_tile (&tiles)[ROW_TILES], const unsigned char *slot, int lane) {
+    const int g = (int)((unsigned)lane / 4);
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        const unsigned char *codes = slot + r * TILE_BYTES + lane * 16;
+#pragma unroll
+        for (int i = 0; i < CODE_CHUNKS; i++) {
+            const uint4 four = tern_shared_load_16(codes + i * 512);
+            tiles[r].words[4 * i + 0] = four.x;
+            tiles[r].words[4 * i + 1] = four.y;
+            tiles[r].words[4 * i + 2] = four.z;
+            tiles[r].words[4 * i + 3] = four.w;
+        }
+        if (BITS == 3) {
+            const uint2 two = *reinterpret_cast<const uint2 *>(codes + 512 - lane * 8);
+            tiles[r].words[tern_codes<BITS>::words - 2] = two.x;
+            tiles[r].words[tern_codes<BITS>::words - 1] = two.y;
+        }
+#pragma unroll
+        for (int j = 0; j < SPANS; j++) {
+            const int entry = r * SPANS + j;
+            tiles[r].scales[j] = *reinterpret_cast<const unsigned *>(slot + SCALES_AT + entry * 32 + g * 4);
+            if (HAS_ZEROS)
+                tiles[r].zeros[j] = *reinterpret_cast<const unsigned short *>(slot + ZEROS_AT + entry * 16 + g * 2);
+        }
+    }
 }
 
 __device__ __forceinline__ tern_zero_bias tern_tile_zero(const struct tern_tile &tile, int span) {
@@ -250,7 +325,7 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const st
     }
 }
 
-// Waits for the newest copy of x but LEFT; then the whole block may read it.
+// Waits for all groups of copies but the newest LEFT; then the whole block may read it.
 template <int LEFT> __device__ __forceinline__ void tern_x_wait(const struct tern_share &s) {
     if (!X_BULK)
         tern_cp_async_wait<LEFT>();
@@ -283,6 +358,20 @@ __device__ __forceinline__ void tern_ring_load(struct tern_tile (&tiles)[ROW_TIL
         tern_cursor_next(fetch, s, groups);
 }
 
+// The ring's next copy: into `slot`, from the cursor, which moves on. Past the end of the piece it copies nothing, but
+// closes a group of copies all the same: the loop counts them.
+__device__ __forceinline__ void tern_ring_copy(unsigned char *slot, struct tern_cursor &fetch, const struct tern_share &s,
+                                               const struct tern_source &from, int groups, int warp, int lane) {
+    if (X_CHUNK > 0)
+        while (fetch.left == 0 && fetch.k_end < s.k_end)
+            tern_cursor_start(fetch, s, groups, warp, fetch.k_end);
+    if (fetch.left > 0) {
+        tern_tile_copy(slot, fetch, s, from, groups, lane);
+        tern_cursor_next(fetch, s, groups);
+    }
+    tern_cp_async_commit();
+}
+
 // Brings the next chunk of x into use and starts the copy of the one after it. All warps pass here once for each chunk.
 __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const struct tern_share &s,
                                                const struct tern_args &args, int warp, int &buffer) {
@@ -293,158 +382,103 @@ __device__ __forceinline__ void tern_x_advance(struct tern_cursor &here, const s
         tern_x_copy(s, args, here.k_end, buffer ^ 1);
 }
 
+// The loop over a ring of registers, each slot refilled behind its use.
+template <class USE>
+__device__ __forceinline__ void tern_walk_registers(struct tern_tile (&ring)[PREFETCH][ROW_TILES], struct tern_cursor &fetch,
+                                                    const struct tern_share &s, const struct tern_source &from, int groups,
+                                                    int warp, int lane, USE use) {
+    for (bool more = true; more;) {
+#pragma unroll
+        for (int i = 0; i < PREFETCH; i++) {
+            if (!use(ring[i])) {
+                more = false;
+                break;
+            }
+            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
+        }
+    }
+}
+
+// The loop over a ring in shared memory: a slot is read into registers and refilled ahead of its use.
+template <class USE>
+__device__ __forceinline__ void tern_walk_shared(unsigned char *ring, struct tern_cursor &fetch, const struct tern_share &s,
+                                                 const struct tern_source &from, int groups, int warp, int lane, USE use) {
+    int place = 0;
+    bool more = true;
+#pragma unroll 1
+    while (more) {
+        struct tern_tile tiles[ROW_TILES];
+        tern_cp_async_wait<PREFETCH - 1>();
+        __syncwarp(); // scales were copied by other lanes
+        tern_tile_take(tiles, ring + place, lane);
+        __syncwarp(); // all have read
+        tern_ring_copy(ring + place, fetch, s, from, groups, warp, lane);
+        place = place == (PREFETCH - 1) * RING_BYTES ? 0 : place + RING_BYTES;
+        more = use(tiles);
+    }
+}
+
 // Walks the warp's tiles: prepare() once x (its first chunk) is there; multiply(tiles, x, tile) for each set of ROW_TILES
 // tiles, x the offset from s.x of the tile's columns in row 0 of x, tile counted from the chunk's first; flush(tiles, slot)
 // behind the last one of a row block in this piece. Loads of weights start before anything waits.
 template <class PREPARE, class MULTIPLY, class FLUSH>
 __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
                                                  int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
+    constexpr bool X_AHEAD = X_SHARE == 1 && (X_BULK || RING); // few instructions, or a group older than the weights'
     if (X_BULK)
         tern_x_announce(s, args);
-    if (X_BULK && X_SHARE == 1) // one warp's few instructions: ahead of the weights
+    if (X_AHEAD)
         tern_x_copy(s, args, s.k_begin, 0);
     const struct tern_source from = tern_source_make(args, lane);
     const int groups = (int)args.groups;
+    unsigned char *shared_ring = s.ring + warp * (PREFETCH * RING_BYTES);
+    struct tern_tile ring[PREFETCH][ROW_TILES];
     struct tern_cursor fetch, here;
     tern_cursor_start(fetch, s, groups, warp, s.k_begin);
     here = fetch;
-    struct tern_tile ring[PREFETCH][ROW_TILES];
 #pragma unroll
     for (int i = 0; i < PREFETCH; i++) {
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++)
             tern_tile_clear(ring[i][r]);
-        tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
+        if (RING)
+            tern_ring_copy(shared_ring + i * RING_BYTES, fetch, s, from, groups, warp, lane);
+        else
+            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
     }
     if (X_SHARE > 1)
         tern_cluster_wait(); // every block's barrier is ready
-    if (!X_BULK || X_SHARE > 1)
+    if (!X_AHEAD)
         tern_x_copy(s, args, s.k_begin, 0);
     tern_slots_clear(s);
+    constexpr int BEHIND = RING ? PREFETCH : 0; // groups of copies that x does not wait for
     if (X_CHUNK > 0 && here.k_end < s.k_end) {
         tern_x_copy(s, args, here.k_end, 1);
-        tern_x_wait<1>(s);
+        tern_x_wait<BEHIND + 1>(s);
     } else {
-        tern_x_wait<0>(s);
+        tern_x_wait<BEHIND>(s);
     }
     prepare();
     int buffer = 0;
-    for (bool more = true; more;) {
-#pragma unroll
-        for (int i = 0; i < PREFETCH; i++) {
-            if (X_CHUNK > 0)
-                while (here.left == 0 && here.k_end < s.k_end)
-                    tern_x_advance(here, s, args, warp, buffer);
-            if (here.left == 0) {
-                more = false;
-                break;
-            }
-            const int tile = here.k - here.k_begin;
-            multiply(ring[i], (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
-            float *slot = tern_slot(s, warp, here.block);
-            if (tern_cursor_next(here, s, groups))
-                flush(ring[i], slot);
-            tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
-        }
-    }
+    const auto use = [&](const struct tern_tile(&tiles)[ROW_TILES]) { // false: the piece is at its end
+        if (X_CHUNK > 0)
+            while (here.left == 0 && here.k_end < s.k_end)
+                tern_x_advance(here, s, args, warp, buffer);
+        if (here.left == 0)
+            return false;
+        const int tile = here.k - here.k_begin;
+        multiply(tiles, (X_CHUNK > 0 ? buffer * s.columns * s.x_pitch : 0) + tile * 256, tile);
+        float *slot = tern_slot(s, warp, here.block);
+        if (tern_cursor_next(here, s, groups))
+            flush(tiles, slot);
+        return true;
+    };
+    if (RING)
+        tern_walk_shared(shared_ring, fetch, s, from, groups, warp, lane, use);
+    else
+        tern_walk_registers(ring, fetch, s, from, groups, warp, lane, use);
 }
 
-constexpr int COLUMN_SET = M_TILE >= 4 ? 4 : 1; // columns that one pass of the final sums takes: independent loads
-
-// a / b for 0 <= a < 4096, 0 < b <= 64: the quotient of a + 1/2 is never nearer than 1/128 to an integer, the reciprocal is
-// good to 2^-22.
-__device__ __forceinline__ int tern_small_quotient(int a, int b) {
-#ifdef TERN_EMULATOR
-    return a / b;
-#else
-    float reciprocal;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"((float)b));
-    return (int)(((float)a + 0.5f) * reciprocal);
-#endif
-}
-
-// Calls use(block, column, first, last) for the PARTS-th part of the (row block, COLUMN_SET columns from `column`) pairs;
-// first and last are the warps whose pieces touch the row block. All lanes of a warp take part.
-template <int PARTS, class USE>
-__device__ __forceinline__ void tern_outputs_each(const struct tern_share &s, int part, int lane, USE use) {
-    const int sets = (int)((unsigned)(s.columns + COLUMN_SET - 1) / COLUMN_SET);
-    const int step_blocks = tern_small_quotient(PARTS, sets), step_sets = PARTS - step_blocks * sets;
-    int block = tern_small_quotient(part, sets), set = part - block * sets;
-    while (block < s.blocks) {
-        const bool touches = lane < WARPS && lane * s.blocks < (block + 1) * WARPS && (lane + 1) * s.blocks > block * WARPS;
-        const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
-        use(block, set * COLUMN_SET, __ffs((int)mask) - 1, 31 - __clz((int)mask));
-        block += step_blocks;
-        set += step_sets;
-        if (set >= sets) {
-            set -= sets;
-            block++;
-        }
-    }
-}
-
-// Writes one row of W's results for the set's columns that exist.
-__device__ __forceinline__ void tern_store_y(const struct tern_share &s, const struct tern_args &args, int block, int column,
-                                             int row, const float (&values)[COLUMN_SET]) {
-    const long long n = (long long)(s.first_block + block) * BLOCK_ROWS + row;
-    if (n >= args.n) // the last row tile is half empty where N is not a multiple of 16
-        return;
-    __half *y = (__half *)args.y + (s.first_column + column) * args.n + n;
-#pragma unroll
-    for (int c = 0; c < COLUMN_SET; c++)
-        if (column + c < s.columns)
-            y[c * args.n] = __float2half_rn(values[c]);
-}
-
-// Sums the slots over the warps, and over the blocks of the cluster, and writes y.
-__device__ __forceinline__ void tern_finish(const struct tern_share &s, const struct tern_args &args, int warp, int lane) {
-    __syncthreads();
-    tern_outputs_each<WARPS>(s, warp, lane, [&](int block, int column, int first, int last) {
-        for (int row = lane; row < BLOCK_ROWS; row += 32) {
-            float sums[COLUMN_SET] = {};
-#pragma unroll 2
-            for (int w = first; w <= last; w++) {
-                const float *slot = tern_slot(s, w, block) + column * SLOT_PITCH + row;
-#pragma unroll
-                for (int c = 0; c < COLUMN_SET; c++)
-                    if (column + c < s.columns)
-                        sums[c] += slot[c * SLOT_PITCH];
-            }
-            if (CLUSTER_K == 1) {
-                tern_store_y(s, args, block, column, row, sums);
-                continue;
-            }
-            float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-                    slot[c * SLOT_PITCH] = sums[c];
-        }
-    });
-    if (CLUSTER_K == 1)
-        return;
-    tern_cluster_sync(); // each block's sums are in the first touching slots; now the blocks share the outputs
-    const int part = (int)(blockIdx.x % CLUSTER_K) * WARPS + warp;
-    tern_outputs_each<CLUSTER_K * WARPS>(s, part, lane, [&](int block, int column, int first, int) {
-        for (int row = lane; row < BLOCK_ROWS; row += 32) {
-            const float *slot = tern_slot(s, first, block) + column * SLOT_PITCH + row;
-            float parts[COLUMN_SET][CLUSTER_K], sums[COLUMN_SET] = {};
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-#pragma unroll
-                    for (int i = 0; i < CLUSTER_K; i++)
-                        parts[c][i] = tern_cluster_load_float(slot + c * SLOT_PITCH, i);
-#pragma unroll
-            for (int c = 0; c < COLUMN_SET; c++)
-                if (column + c < s.columns)
-#pragma unroll
-                    for (int i = 0; i < CLUSTER_K; i++)
-                        sums[c] += parts[c][i];
-            tern_store_y(s, args, block, column, row, sums);
-        }
-    });
-    tern_cluster_sync(); // nobody leaves while another block may still read its slots
-}
+#include "tern/decode_finish.cuh"
 
 #endif

@@ -1,12 +1,13 @@
 /* Dequantise: code words of layout frag16x128 (harness/formats/layout.h) to A fragments of mma.m16n8k16, in registers.
  * Two ways. Exact halves: every value q - z is exact in binary16; a field of the word becomes the mantissa of 1024 + q * 2^s
- * (one lop3), and one half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights, is
- * one more multiply: folding it into the same fma would round (1024 / 2^s + z) * scale and lose bits of the small difference.
- * Raw codes: a field alone is a subnormal binary16, q * 2^(s - 24); the kernel takes the zero point off its sums.
+ * (one lop3), and one half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights,
+ * is one more multiply: folding it into the same fma would round (1024 / 2^s + z) * scale and lose bits of the small
+ * difference. Raw codes: a field alone is a subnormal binary16, q * 2^(s - 24); the kernel takes the zero point off its
+ * sums.
  *
- * Cost in instructions for the four registers (8 weights a lane) of a k-step: exact 2 bit 8.5, 3 bit 13, 4 bit 9, 8 bit 8; +4
- * with scale; raw 2 bit 4.5, 3 bit 9, 4 bit 5. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros and
- * scales come as (row g, row g + 8). */
+ * Cost in instructions for the four registers (8 weights a lane) of a k-step: exact 2 bit 8.5, 3 bit 13, 4 bit 9, 8 bit 8;
+ * +4 with scale; raw 2 bit 4.5, 3 bit 9, 4 bit 5. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros
+ * and scales come as (row g, row g + 8). */
 #ifndef TERN_DEQUANT_CUH
 #define TERN_DEQUANT_CUH
 
@@ -61,9 +62,9 @@ __device__ __forceinline__ unsigned tern_fma2(unsigned a, unsigned b, unsigned c
     return tern_half2_bits(__hfma2(tern_as_half2(a), tern_as_half2(b), tern_as_half2(c)));
 }
 
-/* Words that a lane owns in one 16x128 tile, and where a step's registers are in them. The words of a lane are numbered plane
- * by plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. Steps 2*piece and 2*piece + 1 of 2, 3 and 4
- * bit lie in the same words and, after a shift of the second one by 8, in the same bits. */
+/* Words that a lane owns in one 16x128 tile, and where a step's registers are in them. The words of a lane are numbered
+ * plane by plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. Steps 2*piece and 2*piece + 1 of 2, 3
+ * and 4 bit lie in the same words and, after a shift of the second one by 8, in the same bits. */
 template <int BITS> struct tern_codes {
     static_assert(BITS == 2 || BITS == 3 || BITS == 4 || BITS == 8, "no decoder for this code width");
     static constexpr int words = 2 * BITS;
@@ -101,9 +102,16 @@ __device__ __forceinline__ unsigned tern_shifted(unsigned word, int right) {
     return right >= 0 ? word >> (right & 31) : word << (-right & 31);
 }
 
-/* The code of register p as base + q * 2^(pitch * place) in both halves' bits, where PLACES <= places is the number of places
- * to be told apart: pieces take place (piece % PLACES). base 0x6400 (1024.0) makes a normal number of it; base 0 leaves a
- * subnormal one, q * 2^(pitch * place - 24), which tensor cores multiply exactly. step is a constant after unrolling. */
+/* word >> 8 as the upper half of a product with 2^24, for kernels whose integer pipe (logic, shifts) is busier than the one
+ * that multiplies. The compiler must not know the factor: it would make a shift of it. */
+__device__ __forceinline__ unsigned tern_right_8(unsigned word, unsigned two_24) {
+    return __umulhi(word, two_24);
+}
+
+/* The code of register p as base + q * 2^(pitch * place) in both halves' bits, where PLACES <= places is the number of
+ * places to be told apart: pieces take place (piece % PLACES). base 0x6400 (1024.0) makes a normal number of it; base 0
+ * leaves a subnormal one, q * 2^(pitch * place - 24), which tensor cores multiply exactly. step is a constant after
+ * unrolling. */
 template <int BITS, int PLACES>
 __device__ __forceinline__ unsigned tern_field(const unsigned *words, int step, int p, unsigned base) {
     typedef struct tern_codes<BITS> codes;
@@ -114,7 +122,8 @@ __device__ __forceinline__ unsigned tern_field(const unsigned *words, int step, 
     const int right = 8 * (step & 1) + codes::pitch * (place - kept);
     const unsigned mask = (BITS == 4 ? 0x000f000fu : 0x00030003u) << (codes::pitch * kept);
     unsigned high = base;
-    if (BITS == 3) /* the third bit sits at p % 2 + 2 * place + 8 * (step % 2) of the 1-bit plane and belongs above the two */
+    if (BITS ==
+        3) /* the third bit sits at p % 2 + 2 * place + 8 * (step % 2) of the 1-bit plane and belongs above the two */
         high = tern_and_or(tern_shifted(words[codes::high_word(p)], right + p % 2 - 2), 0x00040004u << (2 * kept), base);
     return BITS != 3 && base == 0 ? tern_shifted(word, right) & mask : tern_and_or(tern_shifted(word, right), mask, high);
 }
@@ -135,10 +144,17 @@ __device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int ste
 
 /* A fragment of raw codes: q * 2^(pitch * place - 24), place = piece % PLACES. No floating-point instruction. */
 template <int BITS, int PLACES>
-__device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int step, unsigned a[4]) {
+__device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int step, unsigned two_24, unsigned a[4]) {
+    const int shift = tern_codes<BITS>::pitch * (step / 2 % PLACES);
+    const bool by_8 = BITS != 3 && step % 2 == 1 && PLACES == tern_codes<BITS>::places;
 #pragma unroll
-    for (int p = 0; p < 4; p++)
-        a[p] = tern_field<BITS, PLACES>(words, step, p, 0);
+    for (int p = 0; p < 4; p++) {
+        if (by_8)
+            a[p] = tern_right_8(words[tern_codes<BITS>::word(step, p)], two_24) & (BITS == 4 ? 0x000f000fu : 0x00030003u)
+                                                                                      << shift;
+        else
+            a[p] = tern_field<BITS, PLACES>(words, step, p, 0);
+    }
 }
 
 /* Scales (row g in the low half, row g + 8 in the high half, as the layout stores them) to one half2 a row. */

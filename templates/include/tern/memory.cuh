@@ -155,7 +155,10 @@ __device__ __forceinline__ void tern_shared_load_pair(float (&pair)[2], const vo
     tern_emu_check_aligned(shared, 8);
     memcpy(pair, shared, 8);
 #else
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(pair[0]), "=f"(pair[1]) : "r"(tern_shared_address(shared)) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair[0]), "=f"(pair[1])
+                 : "r"(tern_shared_address(shared))
+                 : "memory");
 #endif
 }
 
@@ -207,6 +210,21 @@ template <int BYTES> __device__ __forceinline__ void tern_cp_async(void *shared,
         unsigned value = wanted ? *(const unsigned *)global : 0u;
         asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(value) : "memory");
     }
+#endif
+}
+
+// The same by the lanes with `active` set; the others do nothing. One predicated instruction.
+template <int BYTES>
+__device__ __forceinline__ void tern_cp_async_if(void *shared, const void *global, bool wanted, bool active) {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 800
+    static_assert(BYTES == 16, "nobody needs another size");
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p cp.async.cg.shared.global [%0], [%1], 16, %2;\n}"
+                 :
+                 : "r"(tern_shared_address(shared)), "l"(global), "r"(wanted ? BYTES : 0), "r"((int)active)
+                 : "memory");
+#else
+    if (active)
+        tern_cp_async<BYTES>(shared, global, wanted);
 #endif
 }
 

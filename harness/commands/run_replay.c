@@ -1,0 +1,76 @@
+/* A recorded run in the place of the GPU: tune run --replay FILE. Everything else of a measured run is the same code. */
+#include "commands/run_internal.h"
+
+#include "core/str.h"
+#include "worker/replay_fault.h"
+
+#include <string.h>
+
+#define REPLAY_COMPILER "replay" /* in the place of NVRTC's version: keys of replayed builds never meet compiled ones */
+
+enum tern_status tern_run_replay_options(const struct run_options *o, struct tern_error *err) {
+    struct tern_faults faults;
+    if (!o->replay)
+        return o->fault ? tern_error_set(err, TERN_USAGE, "--fault needs --replay FILE") : TERN_OK;
+    if (o->require_gpu)
+        return tern_error_set(err, TERN_USAGE, "--replay and --require-gpu exclude each other");
+    if (o->budget_s > 0) {
+        tern_error_set(err, TERN_USAGE, "--replay and --budget exclude each other");
+        tern_error_hint(err, "a replay has no clock: it tries every candidate that a run may build");
+        return TERN_USAGE;
+    }
+    return tern_faults_parse(o->fault, &faults, err);
+}
+
+/* Gives the rows of this run a device class, a GPU name and a policy of their own. */
+static enum tern_status rename_device(struct run *run, struct tern_error *err) {
+    static const char device_suffix[] = " (replay)";
+    if (strlen(run->gpu.name) + sizeof TERN_REPLAY_SUFFIX > sizeof run->gpu.name ||
+        strlen(run->info.name) + sizeof device_suffix > sizeof run->info.name)
+        return tern_error_set(err, TERN_USAGE, "%s: the name is too long for a replay", run->gpu.name);
+    strncat(run->gpu.name, TERN_REPLAY_SUFFIX, sizeof run->gpu.name - strlen(run->gpu.name) - 1);
+    strncat(run->info.name, device_suffix, sizeof run->info.name - strlen(run->info.name) - 1);
+    tern_str_copy(run->nvrtc, sizeof run->nvrtc, REPLAY_COMPILER);
+    run->policy = run->check_policy = RUN_POLICY_REPLAY;
+    return TERN_OK;
+}
+
+enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err) {
+    json_t *reply = NULL;
+    enum tern_status status = tern_run_gpu_hello(run, &reply, err);
+    if (status == TERN_OK)
+        tern_run_device_facts(run, reply);
+    json_decref(reply);
+    if (status == TERN_OK && !run->measured) {
+        status = tern_error_set(err, TERN_USAGE, "%s was recorded on %s, not on %s", run->options.replay, run->info.name,
+                                run->gpu.title);
+        tern_error_hint(err, "name the GPU of the recording with --gpu");
+    }
+    return status == TERN_OK ? rename_device(run, err) : status;
+}
+
+/* The image's hash is the key: there is no image, and no two replayed builds may pass for the same machine code. */
+static enum tern_status enter_build(struct run *run, struct run_build *build, struct tern_error *err) {
+    bool found = false;
+    struct tern_store_build known = {0};
+    enum tern_status status = tern_store_build_find(run->store, build->row.key, &known, &found, err);
+    if (status != TERN_OK)
+        return status;
+    if (found) {
+        build->row = known;
+    } else {
+        build->row.outcome = TERN_OUTCOME_OK;
+        tern_str_copy(build->row.cubin_hash, sizeof build->row.cubin_hash, build->row.key);
+        status = tern_store_build_put(run->store, &build->row, err);
+    }
+    build->built = status == TERN_OK;
+    return status;
+}
+
+enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < count && status == TERN_OK; i++)
+        if (!run->builds[builds[i]].built)
+            status = enter_build(run, &run->builds[builds[i]], err);
+    return status;
+}

@@ -1,0 +1,153 @@
+/* Replay worker: one request after the other, answered from a recording. See replay.h. */
+#include "worker/replay.h"
+
+#include "core/str.h"
+#include "worker/process.h"
+#include "worker/recording.h"
+#include "worker/replay_fault.h"
+#include "worker/reply.h"
+
+#include <string.h>
+
+struct replay {
+    struct tern_recording recording;
+    struct tern_faults faults;
+    bool open;
+    char format[40]; /* of the prepared layer; "" before */
+    int64_t n, k;
+};
+
+static json_t *hello(struct replay *r, const json_t *request) {
+    struct tern_error err;
+    char driver[64];
+    json_t *reply;
+    enum tern_status status = tern_faults_parse(tern_message_text(request, "fault"), &r->faults, &err);
+    r->faults.asked = tern_message_int(request, "asked", 0);
+    r->faults.finals = tern_message_int(request, "finals", 0);
+    if (status == TERN_OK && (reply = tern_faults_act(&r->faults, request)))
+        return reply;
+    if (status == TERN_OK)
+        status = tern_recording_read(tern_message_text(request, "recording"), &r->recording, &err);
+    if (status != TERN_OK)
+        return tern_reply_error(&err);
+    r->open = true;
+    const json_t *d = r->recording.device;
+    /* Another recording is another class of device: what one answered never resumes a replay of the other. */
+    tern_str_format(driver, sizeof driver, "%.24s recording %.16s", tern_message_text(d, "driver"), r->recording.hash);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", tern_message_text(d, "name"), "uuid", "replay", "driver",
+                     driver, "cc", (json_int_t)tern_message_int(d, "cc", 0), "sms",
+                     (json_int_t)tern_message_int(d, "sms", 0), "l2_bytes", (json_int_t)tern_message_int(d, "l2_bytes", 0),
+                     "memory_bytes", (json_int_t)tern_message_int(d, "memory_bytes", 0));
+}
+
+static json_t *prepare(struct replay *r, const json_t *request) {
+    tern_str_copy(r->format, sizeof r->format, tern_message_text(request, "format"));
+    r->n = tern_message_int(request, "n", 0);
+    r->k = tern_message_int(request, "k", 0);
+    return json_pack("{s:i, s:i}", "copies", 1, "bytes", 0);
+}
+
+/* Outcome, detail, samples and clock of a recorded line. */
+static json_t *recorded(const json_t *line) {
+    if (!line)
+        return tern_reply_outcome(TERN_OUTCOME_INVALID, "not recorded");
+    json_t *reply = tern_reply_outcome(tern_reply_outcome_of(line), tern_message_text(line, "detail"));
+    json_object_set_new(reply, "sm_mhz", json_integer(tern_message_int(line, "sm_mhz", 0)));
+    json_t *samples = json_object_get(line, "samples");
+    if (samples)
+        json_object_set(reply, "samples", samples);
+    return reply;
+}
+
+static json_t *check(const struct replay *r, const json_t *request) {
+    return recorded(tern_recording_check(&r->recording, tern_message_text(request, "format"),
+                                         tern_message_text(request, "template"), tern_message_text(request, "params")));
+}
+
+static struct tern_recorded_problem problem_of(const struct replay *r, const json_t *request) {
+    return (struct tern_recorded_problem){.format = r->format, .n = r->n, .k = r->k, .m = tern_message_int(request, "m", 0)};
+}
+
+static json_t *trial(const struct replay *r, const json_t *request) {
+    struct tern_recorded_problem p = problem_of(r, request);
+    return recorded(tern_recording_trial(&r->recording, "screen", &p, tern_message_text(request, "template"),
+                                         tern_message_text(request, "params")));
+}
+
+static json_t *final_entry(const struct replay *r, const struct tern_recorded_problem *p, const json_t *entry) {
+    const char *tmpl = tern_message_text(entry, "template"), *params = tern_message_text(entry, "params");
+    const json_t *line = tern_recording_trial(&r->recording, "final", p, tmpl, params);
+    if (line)
+        return recorded(line);
+    json_t *reply = recorded(tern_recording_trial(&r->recording, "screen", p, tmpl, params));
+    if (tern_reply_outcome_of(reply) == TERN_OUTCOME_OK)
+        json_object_set_new(reply, "detail", json_string("screening samples: it was in no recorded final"));
+    return reply;
+}
+
+static json_t * final(const struct replay *r, const json_t *request) {
+    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt"};
+    struct tern_recorded_problem p = problem_of(r, request);
+    json_t *entries = json_array(), *baselines = json_object(), *entry;
+    const json_t *any = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(request, "entries"), i, entry) {
+        json_array_append_new(entries, final_entry(r, &p, entry));
+    }
+    for (size_t b = 0; b < sizeof kinds / sizeof kinds[0]; b++) {
+        const json_t *line = tern_recording_baseline(&r->recording, &p, kinds[b]);
+        json_t *samples = json_object_get(line, "samples");
+        if (samples)
+            json_object_set(baselines, kinds[b], samples);
+        any = line ? line : any;
+    }
+    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:i, s:i}", "entries", entries, "baselines", baselines, "best_algorithm",
+                     (json_int_t)tern_message_int(any, "best_algorithm", -1), "algorithms",
+                     (json_int_t)tern_message_int(any, "algorithms", -1), "sm_mhz",
+                     (json_int_t)tern_message_int(any, "sm_mhz", 0), "throttle", 0, "others", 0);
+}
+
+static json_t *answer(struct replay *r, const json_t *request) {
+    struct tern_error err;
+    const char *what = tern_message_text(request, "do");
+    if (strcmp(what, "hello") == 0)
+        return hello(r, request);
+    json_t *fault = tern_faults_act(&r->faults, request);
+    if (fault)
+        return fault;
+    if (!r->open)
+        tern_error_set(&err, TERN_INTERNAL, "a replay worker was asked to '%s' before hello", what);
+    else if (strcmp(what, "prepare") == 0)
+        return prepare(r, request);
+    else if (strcmp(what, "settle") == 0)
+        return json_pack("{s:i}", "sm_mhz", 0); /* no clock to settle */
+    else if (strcmp(what, "check") == 0)
+        return check(r, request);
+    else if (!r->format[0])
+        tern_error_set(&err, TERN_INTERNAL, "a replay worker was asked to '%s' before prepare", what);
+    else if (strcmp(what, "trial") == 0)
+        return trial(r, request);
+    else if (strcmp(what, "final") == 0)
+        return final(r, request);
+    else
+        tern_error_set(&err, TERN_INTERNAL, "a replay worker cannot '%s'", what);
+    return tern_reply_error(&err);
+}
+
+int tern_replay_worker(void) {
+    struct replay r;
+    memset(&r, 0, sizeof r);
+    for (bool last = false; !last;) {
+        json_t *request = NULL;
+        if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
+            break; /* the parent is done, or gone */
+        json_t *reply = answer(&r, request);
+        last = tern_message_send(TERN_WORKER_FD, reply) != TERN_MESSAGE_OK ||
+               json_is_true(json_object_get(reply, "sticky")); /* as after a fault of a device: the context is lost */
+        json_decref(request);
+        json_decref(reply);
+    }
+    if (r.open)
+        tern_recording_free(&r.recording);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* Faults on purpose in a replay worker: each failure that a GPU worker can show, at a chosen request. For tests of the run.
+ * A specification is KIND@WHEN[,KIND@WHEN...]; WHEN counts check and trial requests of the whole run from 1, fN is its Nth
+ * final, 0 the hello of every worker, * every check and trial. */
+#ifndef TERN_WORKER_REPLAY_FAULT_H
+#define TERN_WORKER_REPLAY_FAULT_H
+
+#include "core/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TERN_MAX_FAULTS 16
+#define TERN_FAULT_EACH (-1) /* WHEN of * */
+
+struct tern_faults {
+    struct {
+        int kind; /* index in the table of kinds */
+        int64_t when;
+        bool final; /* `when` counts finals */
+    } items[TERN_MAX_FAULTS];
+    size_t count;
+    int64_t asked, finals; /* checks and trials, and finals, so far; those of earlier workers included */
+};
+
+/* TERN_USAGE with the offending part; spec NULL or "": no faults. */
+enum tern_status tern_faults_parse(const char *spec, struct tern_faults *f, struct tern_error *err);
+
+/* Before a request is answered: counts it, and acts if its turn has come. Some kinds do not return; NULL: answer as
+ * recorded; else the answer to give instead (new reference). */
+json_t *tern_faults_act(struct tern_faults *f, const json_t *request);
+
+#endif

@@ -1,0 +1,147 @@
+/* What mma-decode's raw codes do with values that a bound cannot judge, on the CPU emulator: infinities and NaN in x, and
+ * rows whose weights are all 0. */
+#include "core/file.h"
+#include "core/half.h"
+#include "device/backend.h"
+#include "device/compiler.h"
+#include "formats/layout.h"
+#include "verify/guard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 48, K = 384, M = 2, ZERO_ROW = 21, WARPS = 4 };
+
+struct fixture {
+    void *context, *module, *function;
+    char path[PATH_MAX];
+    struct tern_weights weights;
+    struct tern_packed packed;
+    uint16_t x[M][K], y[M][N];
+};
+
+static const char preamble[] =
+    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, WARPS = 4, ROW_TILES = 2, PREFETCH = 2, M_TILE = 2;\n"
+    "constexpr int CTAS = 1, WAVES = 1, CLUSTER_K = 1, IDLE_SMS = 0, X_CHUNK = 0, X_BULK = 0, X_SHARE = 1;\n"
+    "constexpr int SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
+
+static int open_fixture(void **state) {
+    static struct fixture f;
+    struct tern_error err = {0};
+    struct tern_format format;
+    struct tern_str source = {0}, log = {0};
+    char file[PATH_MAX], *text = NULL;
+    size_t length = 0;
+    int ok = 0;
+    assert_int_equal(tern_file_home_path("templates/mma-decode/kernel.cu", file, sizeof file, &err), TERN_OK);
+    assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
+    tern_str_printf(&source, "%s%s", preamble, text);
+    tern_str_format(f.path, sizeof f.path, "/tmp/tern-test-%ld-decode.so", (long)getpid());
+    assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", f.path, 0, &log, &ok, &err), TERN_OK);
+    if (!ok)
+        fail_msg("%s", tern_str_text(&log));
+    assert_int_equal(tern_backend_emu.open(0, &f.context, &err), TERN_OK);
+    assert_int_equal(
+        tern_backend_emu.module_load(f.context, f.path, strlen(f.path), "tern_mma_decode", 0, &f.module, &f.function, &err),
+        TERN_OK);
+    assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
+    assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
+    memset(f.weights.codes + ZERO_ROW * K, 1, K);
+    assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &f.weights, &f.packed, &err), TERN_OK);
+    free(text);
+    tern_str_free(&source);
+    tern_str_free(&log);
+    *state = &f;
+    return 0;
+}
+
+static int close_fixture(void **state) {
+    struct fixture *f = *state;
+    char source[PATH_MAX + 8];
+    tern_backend_emu.module_unload(f->context, f->module);
+    tern_backend_emu.close(f->context);
+    tern_str_format(source, sizeof source, "%s.cu", f->path);
+    unlink(source);
+    unlink(f->path);
+    tern_packed_free(&f->packed);
+    tern_weights_free(&f->weights);
+    return 0;
+}
+
+static void *put(struct fixture *f, const void *from, size_t bytes) {
+    void *to = NULL;
+    struct tern_error err = {0};
+    assert_int_equal(tern_backend_emu.alloc(f->context, bytes, &to, &err), TERN_OK);
+    assert_int_equal(tern_backend_emu.upload(f->context, to, from, bytes, &err), TERN_OK);
+    return to;
+}
+
+static void multiply(struct fixture *f) {
+    struct tern_error err = {0};
+    memset(f->y, 0xFF, sizeof f->y);
+    struct tern_args args = {.x = put(f, f->x, sizeof f->x),
+                             .codes = put(f, f->packed.codes, (size_t)f->packed.code_bytes),
+                             .scales = put(f, f->packed.scales, (size_t)f->packed.scale_bytes),
+                             .y = put(f, f->y, sizeof f->y),
+                             .m = M,
+                             .n = N,
+                             .k = K,
+                             .groups = f->weights.groups,
+                             .group_size = 128,
+                             .multiprocessors = 2};
+    struct tern_launch l = {
+        .function = f->function, .grid = {2, 1, 1}, .block = 32 * WARPS, .cluster = 1, .smem_bytes = 65536, .args = args};
+    if (tern_backend_emu.launch(f->context, &l, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(tern_backend_emu.download(f->context, f->y, args.y, sizeof f->y, &err), TERN_OK);
+}
+
+/* Halves of many magnitudes, one in a hundred 1000 times as large. */
+static void fill(struct fixture *f) {
+    for (int m = 0; m < M; m++)
+        for (int k = 0; k < K; k++)
+            f->x[m][k] = tern_half_from_double(sin(3.7 * k + m) * (k % 100 == 7 ? 1000 : 1) / (1 + k % 5));
+}
+
+static void zero_weights_give_zero(void **state) {
+    struct fixture *f = *state;
+    fill(f);
+    multiply(f);
+    int others = 0;
+    for (int m = 0; m < M; m++) {
+        assert_true(tern_half_to_float(f->y[m][ZERO_ROW]) == 0);
+        for (int n = 0; n < N; n++)
+            others += isfinite(tern_half_to_float(f->y[m][n])) && tern_half_to_float(f->y[m][n]) != 0;
+    }
+    assert_int_equal(others, M * (N - 1));
+}
+
+/* A special value at any place of a tile makes all of its row of y NaN, and nothing of another row. */
+static void specials_become_nan(void **state) {
+    struct fixture *f = *state;
+    static const uint16_t specials[] = {0x7C00, 0xFC00, 0x7E00};
+    for (int i = 0; i < 24; i++) {
+        fill(f);
+        f->x[1][(i * 53) % K] = specials[i % 3];
+        multiply(f);
+        for (int n = 0; n < N; n++) {
+            assert_true(isfinite(tern_half_to_float(f->y[0][n])));
+            assert_true(isnan(tern_half_to_float(f->y[1][n])));
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_weights_give_zero),
+        cmocka_unit_test(specials_become_nan),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+}
