@@ -1,130 +1,140 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper, quantised W, binary16 x and y, fp32 sums.
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
+ * accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces: x by cp.async into swizzled tiles, code words by bulk copies,
- * scales and zero points by cp.async, STAGES slices of 128 k in a ring. CONSUMERS warpgroups multiply: W is the 64-row
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
+ * tiles, code words by bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row
  * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
  * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers. The layout is that of the decode templates; tern/wgmma_codes.cuh says how its k order is undone.
+ * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   CONSUMERS       warpgroups that multiply
- *   ROW_BLOCKS      64-row blocks of W of each; a CTA owns 64 * CONSUMERS * ROW_BLOCKS rows
+ *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
- *   CHUNK           k-steps of 16 dequantised and committed together, 1 or 2
- *   CLUSTER_K       blocks of a cluster that split K of the tiles left over by full waves
- *   CLUSTER_N       2: pairs of blocks share x: each loads half of its rows and sends them to the other
- *   COPY_ARRIVES    1: copies of x arrive at their barrier themselves, consumers fence; 0: producers wait and arrive
+ *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
+ *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
- *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on sums of a group
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
  * a fixed order: results do not depend on timing.
  * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
 #include "tern/abi.h"
-#include "tern/cluster.cuh"
+#include "tern/cluster_sum.cuh"
 #include "tern/memory.cuh"
 #include "tern/pipeline.cuh"
+#include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
-constexpr int CTA_TILES = 4 * CONSUMERS * ROW_BLOCKS; /* 16-row tiles of W */
-constexpr int BLOCK_N = TERN_TILE_ROWS * CTA_TILES;
+constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
+constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
+constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 constexpr bool GROUPED = GROUP > 0;
-using groups = tern_tile_groups<GROUP>;
+constexpr int GROUP_K = GROUPED ? GROUP : 1;
+/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
+constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
+                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
+                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
+/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
+constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 
 /* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::count * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::count * 16 : 0;
-constexpr int OWN_ROWS = BLOCK_M / CLUSTER_N; /* rows of x that this block loads itself */
+constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * TILE_GROUPS * 32 : 0;
+constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * TILE_GROUPS * 16 : 0;
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT; /* of a consumer warp */
+constexpr int OUTPUT_BYTES =
+    4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
 constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
 constexpr int PRODUCER_REGISTERS = 56;
-constexpr int CONSUMER_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8 < 240
-                                       ? (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8
-                                       : 240;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
-static_assert(CLUSTER_N == 1 || (CLUSTER_N == 2 && CLUSTER_K == 1 && !COPY_ARRIVES),
-              "a pair that shares x does not split K, and its producers wait for their copies before they send");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(CHUNK == 1 || CHUNK == 2, "a chunk lies inside 32 k");
+static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
+static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
+static_assert(!SCALE_SUMS || 16 * CHUNK <= SCALE_K, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCK_N * 4 <= OUTPUT_AT, "sums of a cluster fit in the ring");
+static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-/* One output tile of the sweep: strips of GROUP_M tiles of x; inside a strip x is the fast direction. */
+/* One output tile: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
 struct place {
-    int row_tile;       /* first 16-row tile of W */
-    int row_tiles;      /* of W */
-    int k_tiles;        /* of W */
-    int k_begin, k_end; /* k tiles of this block: a part of them if `split`, */
-    int rank;           /* by its number in the cluster */
-    bool split;
-    long long x_row; /* first row of x */
+    int row_tile;             /* first 16-row tile of W */
+    int blocks;               /* row blocks, from 1 on */
+    int row_tiles, k_tiles;   /* of W */
+    int k_begin, k_end, rank; /* k tiles of this block of the cluster, which is number `rank` of CLUSTER_K */
+    long long x_row;          /* first row of x */
 };
 
-__device__ __forceinline__ unsigned count_tiles(const tern_args &args) {
-    return (unsigned)((args.n + CLUSTER_N * BLOCK_N - 1) / (CLUSTER_N * BLOCK_N)) *
-           (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
+__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
+    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
+                                    gridDim.x / CLUSTER_K);
 }
 
-__device__ __forceinline__ place find_place(const tern_args &args, const tern_sweep &sweep) {
-    place at;
+/* The next tile of the sweep; false when it is over. */
+__device__ __forceinline__ bool next_place(const tern_args &args, tern_sweep &sweep, place &at) {
+    if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
+        return false;
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-    at.split = CLUSTER_K > 1 && sweep.tile >= sweep.full;
-    at.rank = (int)(blockIdx.x % (CLUSTER_K * CLUSTER_N));
-    at.k_begin = at.split ? (int)((long long)at.rank * at.k_tiles / CLUSTER_K) : 0;
-    at.k_end = at.split ? (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K) : at.k_tiles;
-    const unsigned tiles_n = (unsigned)((args.n + CLUSTER_N * BLOCK_N - 1) / (CLUSTER_N * BLOCK_N)),
-                   tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
-    const unsigned strip = sweep.tile / (GROUP_M * tiles_n), rest = sweep.tile - strip * (GROUP_M * tiles_n);
-    const unsigned left = tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-    at.row_tile = ((int)(rest / height) * CLUSTER_N + (CLUSTER_N > 1 ? at.rank : 0)) * CTA_TILES;
-    at.x_row = (long long)(strip * GROUP_M + rest % height) * BLOCK_M;
-    return at;
+    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+    at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
+    at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
+    at.row_tile = (int)sweep.row_block * 4;
+    at.blocks = (int)sweep.blocks;
+    at.x_row = (long long)sweep.tile_m * BLOCK_M;
+    return true;
 }
 
-__device__ __forceinline__ void *full_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 16 * stage;
+/* Barriers of a stage. Landed: x is in shared memory; full: all of the slice is, and the tensor cores may read it. */
+enum stage_barrier { FULL = 0, EMPTY = 8, LANDED = 16 };
+__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, stage_barrier which) {
+    return shared + BARRIERS_AT + 24 * stage + which;
 }
-__device__ __forceinline__ void *empty_barrier(unsigned char *shared, int stage) {
-    return shared + BARRIERS_AT + 16 * stage + 8;
+
+/* First scale group of a k tile. */
+__device__ __forceinline__ unsigned first_group(unsigned k_tile) {
+    return GROUPED ? k_tile * TERN_TILE_K / (unsigned)GROUP_K : 0;
 }
 
 /* ---- producer ---- */
 
+/* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
+constexpr int X_THREADS = 64;
+
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
-                                          int k_tile, int thread) {
-    constexpr int SCALE_PIECES = CTA_TILES * groups::count * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
+                                          int k_tile, int lane) {
+    constexpr int SCALE_PIECES = CTA_TILES * TILE_GROUPS * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
         return;
 #pragma unroll
-    for (int first = 0; first < PIECES; first += TERN_WARPGROUP) {
-        const int id = first + thread;
+    for (int first = 0; first < PIECES; first += 32) {
+        const int id = first + lane;
         if (id >= PIECES)
             break;
         const bool zero = id >= SCALE_PIECES;
-        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / groups::count;
-        const long long group = (long long)groups::first((unsigned)k_tile) + entry % groups::count;
+        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / TILE_GROUPS;
+        const long long group = (long long)first_group((unsigned)k_tile) + entry % TILE_GROUPS;
         const long long index = (long long)(at.row_tile + tile) * args.groups + group;
-        const bool inside = at.row_tile + tile < at.row_tiles && group < args.groups;
+        const bool inside = tile < 4 * at.blocks && at.row_tile + tile < at.row_tiles && group < args.groups;
         const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
                                          : static_cast<const unsigned char *>(args.scales) + 32 * index + 16 * (id % 2);
         unsigned char *to =
@@ -137,84 +147,80 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 __device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, some = left < CTA_TILES ? left : CTA_TILES, inside = some > 0 ? some : 0;
+    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
     if (lane == 0)
-        tern_barrier_arrive_expect(full_barrier(shared, stage), inside * BYTES + (X_BYTES - X_BYTES / CLUSTER_N));
+        tern_barrier_arrive_expect(barrier_of(shared, stage, FULL), inside * BYTES);
     __syncwarp();
     if (lane < inside)
         tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
                        static_cast<const unsigned char *>(args.codes) +
                            ((long long)(at.row_tile + lane) * at.k_tiles + k_tile) * BYTES,
-                       BYTES, full_barrier(shared, stage));
+                       BYTES, barrier_of(shared, stage, FULL));
 }
 
-/* Makes the oldest slice on its way known: its copies by cp.async are complete but for the newest LEFT slices. A pair sends its
- * rows of x on; they count at the other's barrier. */
-template <int LEFT> __device__ __forceinline__ void publish(unsigned char *shared, int &stage, int thread) {
-    tern_cp_async_wait<LEFT>();
-    tern_fence_async();
-    if (CLUSTER_N > 1) {
-        const int rank = (int)(blockIdx.x % CLUSTER_N);
-        tern_block_sync(2, TERN_WARPGROUP);
-        if (thread < 2)
-            tern_bulk_share(shared + stage * X_BYTES + thread * (BLOCK_M * 128) + rank * (OWN_ROWS * 128), OWN_ROWS * 128,
-                            full_barrier(shared, stage), rank ^ 1);
+/* Warp 0: what belongs to W. */
+__device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
+                                                tern_ring &fill, int lane) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+        copy_codes(args, at, shared, fill.stage, k_tile, lane);
+        copy_side(args, at, shared, fill.stage, k_tile, lane);
+        if (GROUPED)
+            tern_cp_async_arrive(barrier_of(shared, fill.stage, FULL));
+        tern_ring_advance<STAGES>(fill);
     }
-    __syncwarp();
-    if (thread % 32 == 0)
-        tern_barrier_arrive(full_barrier(shared, stage));
-    stage = stage + 1 == STAGES ? 0 : stage + 1;
 }
 
-/* The producer's part in adding up over a cluster: the barriers of add_over_cluster. */
-__device__ __forceinline__ void meet_cluster() {
-    tern_cluster_sync();
-    tern_cluster_sync();
-    tern_block_sync(1, THREADS);
-    tern_fence_async(); /* bulk copies follow where ordinary stores were */
+/* Warp 1: the fence between copies of x and the tensor cores. It stands here, since in a consumer it would wait for the
+ * products under way, and in a copying thread for the copies under way. */
+__device__ __forceinline__ void publish_x(const place &at, unsigned char *shared, tern_ring &fill, int lane) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(barrier_of(shared, fill.stage, LANDED), fill.parity ^ 1);
+        tern_fence_async();
+        __syncwarp();
+        if (lane == 0)
+            tern_barrier_arrive(barrier_of(shared, fill.stage, FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
 }
 
-/* The producer warpgroup. It publishes a slice LAG slices after starting it. Consumers give a slice back when they are in
- * the next one, so LAG <= STAGES - 2, or both would wait. */
+/* Warps 2 and 3. */
+__device__ __forceinline__ void produce_x(const tern_args &args, const place &at, unsigned char *shared, tern_ring &fill,
+                                          int thread) {
+    const long long left = args.m - at.x_row - thread / 16;
+    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
+    const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+        const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
+        tern_copy_swizzled<BLOCK_M, X_THREADS>(shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, args.k,
+                                               inside ? rows : 0, thread);
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, LANDED));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
-    constexpr int LAG = STAGES - 2;
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
-    tern_sweep sweep = tern_sweep_start<CLUSTER_K, CLUSTER_N>(count_tiles(args));
+    const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    int started = 0, ready = 0;
-    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K, CLUSTER_N>(sweep)) {
-        const place at = find_place(args, sweep);
-        const int own = CLUSTER_N > 1 ? at.rank * OWN_ROWS : 0; /* first row of x of the tile that this block loads */
-        const long long row = at.x_row + own + thread / 16, left = args.m - row;
-        const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
-        const __half *x = static_cast<const __half *>(args.x) + row * args.k + 8 * (thread % 16);
-        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-            tern_barrier_wait(empty_barrier(shared, fill.stage), fill.parity);
-            if (thread < 32)
-                copy_codes(args, at, shared, fill.stage, k_tile, lane);
-            const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-            tern_copy_rows<OWN_ROWS, BLOCK_M * 128>(shared + fill.stage * X_BYTES + own * 128, x + k_tile * TERN_TILE_K,
-                                                    args.k, inside ? rows : 0, thread);
-            copy_side(args, at, shared, fill.stage, k_tile, thread);
-            if (COPY_ARRIVES)
-                tern_cp_async_arrive(full_barrier(shared, fill.stage));
-            else
-                tern_cp_async_commit();
-            tern_ring_advance<STAGES>(fill);
-            if (COPY_ARRIVES)
-                continue;
-            if (started < LAG)
-                started++;
-            else
-                publish<LAG>(shared, ready, thread);
+    tern_sweep sweep = start_sweep(args);
+    place at;
+    while (next_place(args, sweep, at)) {
+        if (warp == 0)
+            produce_weights(args, at, shared, fill, lane);
+        else if (warp == 1)
+            publish_x(at, shared, fill, lane);
+        else
+            produce_x(args, at, shared, fill, thread - 64);
+        __syncwarp();
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum and the one behind it */
+            tern_cluster_sync();
+            tern_cluster_sync();
+            tern_block_sync(1, THREADS);
+            tern_fence_async(); /* bulk copies follow where ordinary stores were */
         }
-        for (; at.split && started > 0; started--)
-            publish<0>(shared, ready, thread);
-        if (at.split)
-            meet_cluster();
     }
-    for (; started > 0; started--)
-        publish<0>(shared, ready, thread);
 }
 
 /* ---- consumers ---- */
@@ -227,34 +233,39 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, warp, lane;  /* warp within the warpgroup */
+    tern_turn turn;
 };
 
-/* The warp's 16-row tile in row block b, counted from the first of the CTA. */
+/* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
+ * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (state.warpgroup * ROW_BLOCKS + b) * 4 + state.warp;
+    return (b * CONSUMERS + state.warpgroup) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
-__device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
+template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
     constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
     if (block % BLOCKS_A_CHUNK != 0)
         return;
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        const unsigned char *tile = codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes;
-        tern_load_natural<BITS>(state.words[b], tile, block / BLOCKS_A_CHUNK, state.lane);
-    }
+    for (int b = 0; b < ACTIVE; b++)
+        tern_load_natural<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
+                                block / BLOCKS_A_CHUNK, state.lane, state.turn);
 }
 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
+template <int ACTIVE>
 __device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
                                            unsigned k_tile, int block) {
-    if (!GROUPED || block * 32 % groups::step != 0)
+    if (!GROUPED || block * 32 % SCALE_K != 0)
         return;
-    const int slot = groups::slot(k_tile, block);
+    const int slot = TILE_GROUPS == 1 ? 0
+                     : TERN_TILE_K % GROUP_K == 0
+                         ? 32 * block / GROUP_K
+                         : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K - first_group(k_tile));
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        const int entry = (own_tile(state, b) * groups::count + slot) * 8 + state.lane / 4;
+    for (int b = 0; b < ACTIVE; b++) {
+        const int entry = (own_tile(state, b) * TILE_GROUPS + slot) * 8 + state.lane / 4;
         state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
         if (HAS_ZEROS) {
             const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
@@ -264,23 +275,28 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
 }
 
 /* Adds the finished group, scaled in fp32. */
-__device__ __forceinline__ void flush_group(consumer &state) {
+template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &state, const unsigned (&scales)[ROW_BLOCKS]) {
 #pragma unroll
-    for (int b = 0; b < (SCALE_SUMS ? ROW_BLOCKS : 0); b++) {
-        const float2 scale = __half22float2(tern_as_half2(state.scale[b]));
-        tern_wgmma_pin(state.part[SCALE_SUMS ? b : 0]);
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 2; i++)
-            state.sum[b][i] += (i & 2 ? scale.y : scale.x) * state.part[SCALE_SUMS ? b : 0][i];
-    }
+    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++)
+        tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0], __half22float2(tern_as_half2(scales[b])));
 }
 
-/* A fragments of k-steps step .. step + CHUNK - 1. */
-__device__ __forceinline__ void decode_chunk(const consumer &state, int step, unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; codes, scales and zeros are loaded as they come.
+ */
+template <int ACTIVE>
+__device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
+                                             fragments &a) {
 #pragma unroll
-    for (int u = 0; u < CHUNK; u++)
+    for (int u = 0; u < CHUNK; u++) {
+        if ((step + u) % 2 == 0) {
+            load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
+            load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES,
+                               k_tile, (step + u) / 2);
+        }
 #pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++) {
+        for (int b = 0; b < ACTIVE; b++) {
             tern_dequant_tile<BITS>(state.words[b], step + u, state.zero[b], a[u][b]);
             if (GROUPED && SCALE_WEIGHTS) {
                 unsigned rows[2];
@@ -291,20 +307,21 @@ __device__ __forceinline__ void decode_chunk(const consumer &state, int step, un
             for (int i = 0; i < 4; i++)
                 tern_wgmma_pin(a[u][b][i]);
         }
+    }
 }
 
 /* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
-__device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step,
-                                            const unsigned (&a)[CHUNK][ROW_BLOCKS][4]) {
+template <int ACTIVE>
+__device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step, const fragments &a) {
     tern_wgmma_fence();
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
         const int s = step + u;
         const unsigned long long b_tile = tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2));
 #pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++) {
+        for (int b = 0; b < ACTIVE; b++) {
             if (SCALE_SUMS)
-                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % groups::step != 0);
+                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % SCALE_K != 0);
             else
                 tern_wgmma<BLOCK_M>::multiply(state.sum[b], a[u][b], b_tile, true);
         }
@@ -312,36 +329,59 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
     tern_wgmma_commit();
 }
 
-/* Gives a stage back: to the own producer, and to the other of a pair, which sends half of x. */
-__device__ __forceinline__ void release(unsigned char *shared, int stage, int lane) {
-    if (stage >= 0 && lane == 0) {
-        tern_barrier_arrive(empty_barrier(shared, stage));
-        if (CLUSTER_N > 1)
-            tern_cluster_barrier_arrive(empty_barrier(shared, stage), (int)(blockIdx.x % CLUSTER_N) ^ 1);
-    }
+__device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
+    if (stage >= 0 && state.lane == 0)
+        tern_barrier_arrive(barrier_of(shared, stage, EMPTY));
 }
 
-/* One 128-k slice. `released` is the stage to give back once its last products are done, or -1. */
-__device__ __forceinline__ void multiply_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile,
-                                               int released, unsigned (&a)[2][CHUNK][ROW_BLOCKS][4]) {
-    const unsigned char *codes = shared + CODES_AT + stage * CODE_BYTES;
-    const unsigned char *scales = shared + SCALES_AT + stage * SCALE_BYTES, *zeros = shared + ZEROS_AT + stage * ZERO_BYTES;
-    const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+/* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
+ * dequantised, which at the end of a slice is the first of the next slice. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
+    fragments a[2];
+    int released = -1; /* stage to give back when its last products are done */
+    tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        const int stage = use.stage;
+        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+        tern_ring_advance<STAGES>(use);
 #pragma unroll
-    for (int step = 0; step < TERN_TILE_STEPS; step += CHUNK) {
-        if (step % 2 == 0) {
-            load_words(state, codes, step / 2);
-            load_group(state, scales, zeros, k_tile, step / 2);
-        }
-        decode_chunk(state, step, a[step / CHUNK % 2]);
-        issue_chunk(state, x, step, a[step / CHUNK % 2]);
-        if (SCALE_SUMS && (step + CHUNK) * 16 % groups::step == 0) {
-            tern_wgmma_wait<0>();
-            flush_group(state);
-        } else
+        for (int c = 0; c < CHUNKS; c++) {
+            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % 2]);
             tern_wgmma_wait<1>();
-        if (step == 0)
-            release(shared, released, state.lane);
+            if (c == 0)
+                release(state, shared, released);
+            unsigned scale[ROW_BLOCKS];
+#pragma unroll
+            for (int b = 0; b < ROW_BLOCKS; b++)
+                scale[b] = state.scale[b];
+            if (c + 1 < CHUNKS)
+                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
+            else if (k_tile + 1 < at.k_end) {
+                tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
+            }
+            if (SCALE_SUMS && (c + 1) * CHUNK * 16 % SCALE_K == 0) {
+                tern_wgmma_wait<0>();
+                flush_group<ACTIVE>(state, scale);
+            }
+        }
+        released = stage;
+    }
+    tern_wgmma_wait<0>();
+#pragma unroll
+    for (int b = 0; b < ACTIVE; b++)
+        tern_wgmma_pin(state.sum[b]);
+    release(state, shared, released);
+}
+
+/* The same for a warpgroup without rows in the tile. */
+__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+        release(state, shared, use.stage);
+        tern_ring_advance<STAGES>(use);
     }
 }
 
@@ -365,80 +405,47 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
-/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them: it gets the
- * other blocks' sums of those units into its ring, which is idle then, [sender][row block][unit][half][thread] of 16 bytes.
- */
+/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them; sums meet in
+ * the ring, which is idle then. */
 constexpr int UNITS = BLOCK_M / 16, OWN_UNITS = UNITS / CLUSTER_K;
-constexpr int CONSUMER_THREADS = TERN_WARPGROUP * CONSUMERS;
 
-__device__ __forceinline__ unsigned char *sum_slot(unsigned char *shared, int sender, int b, int unit, int half) {
-    const int index = ((sender * ROW_BLOCKS + b) * OWN_UNITS + unit % OWN_UNITS) * 2 + half;
-    return shared + 16 * (index * CONSUMER_THREADS + (int)threadIdx.x);
-}
-
-/* Adds up over the cluster, in the order own, then the others by rank. All threads of the block take part in the barriers;
- * the producer calls meet_cluster for its share. Every block is past its ring before the first store into it. */
-__device__ __forceinline__ void add_over_cluster(consumer &state, unsigned char *shared, int rank) {
-    tern_cluster_sync();
-#pragma unroll
-    for (int unit = 0; unit < UNITS; unit++) {
-        const int owner = unit / OWN_UNITS, sender = rank < owner ? rank : rank - 1;
-#pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (owner != rank)
-                tern_cluster_store_16(sum_slot(shared, sender, i / 2, unit, i % 2), owner,
-                                      &state.sum[i / 2][8 * unit + 4 * (i % 2)]);
-    }
-    tern_cluster_sync();
-#pragma unroll
-    for (int unit = 0; unit < UNITS; unit++)
-#pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (unit / OWN_UNITS == rank)
-#pragma unroll
-                for (int sender = 0; sender < CLUSTER_K - 1; sender++) {
-                    const float4 more = *reinterpret_cast<const float4 *>(sum_slot(shared, sender, i / 2, unit, i % 2));
-                    float *d = &state.sum[i / 2][8 * unit + 4 * (i % 2)];
-                    d[0] += more.x;
-                    d[1] += more.y;
-                    d[2] += more.z;
-                    d[3] += more.w;
-                }
-    tern_block_sync(1, THREADS); /* the ring is the producer's again */
-}
-
-/* Rounds to binary16 and stores y: PASS units at a time through the warp's slots of shared memory, so that the 32 bytes that
- * a row of y has of the warp's 16 rows of W go out in two neighbouring lanes. N is a multiple of 8: a chunk is inside or
- * outside. */
-__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared) {
+/* Rounds to binary16 and stores y: PASS units at a time through shared memory, where the four warps of a warpgroup put
+ * their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes. N is a multiple of 8: a
+ * chunk is inside or outside. Warpgroups have barriers 2 and up. */
+__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
+                                           int active) {
     constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
-    unsigned char *slots = shared + OUTPUT_AT + (state.warpgroup * 4 + state.warp) * OUTPUT_BYTES;
+    const int lane = state.lane, chunk = lane % 8;
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * OUTPUT_BYTES, *own = slots + state.warp * OUTPUT_BYTES;
+    const unsigned char *unit = slots + chunk / 2 * OUTPUT_BYTES + state.warp * TERN_TURN_SLOT; /* that this warp stores */
     const long long left = args.m - at.x_row;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
         const int tile = at.row_tile + own_tile(state, b);
-        const long long n = 16LL * tile + 8 * (state.lane % 2);
-        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) - state.lane / 2 : 0;
+        const long long n = 16LL * (tile - state.warp) + 8 * chunk;
+        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) : 0;
         float2 scale = {1.0f, 1.0f};
         if (!GROUPED) {
             const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + state.lane / 4]);
+            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
         }
-        __half *y = static_cast<__half *>(args.y) + (at.x_row + state.lane / 2) * args.n + n;
 #pragma unroll
         for (int first = 0; first < UNITS; first += PASS) {
-            if (at.split && first / OWN_UNITS != at.rank)
+            if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
                 continue;
 #pragma unroll
             for (int i = 0; i < PASS; i++)
-                tern_turn_put(slots + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, state.lane);
-            __syncwarp();
+                tern_turn_put(own + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, lane);
+            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+            const int row = 16 * (first + state.warp) + lane / 8;
+            __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
 #pragma unroll
-            for (int i = 0; i < PASS; i++)
-                if (16 * (first + i) < rows)
-                    tern_store_stream_16(y + 16 * (first + i) * args.n,
-                                         tern_turn_get(slots + i * TERN_TURN_SLOT, state.lane));
-            __syncwarp();
+            for (int i = 0; i < 4; i++)
+                if (state.warp < PASS && row + 4 * i < rows)
+                    tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
+            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
         }
     }
 }
@@ -448,29 +455,25 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    tern_sweep sweep = tern_sweep_start<CLUSTER_K, CLUSTER_N>(count_tiles(args));
+    state.turn = tern_turn_start(state.lane);
     tern_ring use = {0, 0};
-    for (; sweep.tile < sweep.tiles; tern_sweep_next<CLUSTER_K, CLUSTER_N>(sweep)) {
-        const place at = find_place(args, sweep);
-        unsigned a[2][CHUNK][ROW_BLOCKS][4];
-        int released = -1;
+    tern_sweep sweep = start_sweep(args);
+    place at;
+    while (next_place(args, sweep, at)) {
+        const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
         start_sums(args, at, state);
-        for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-            tern_barrier_wait(full_barrier(shared, use.stage), use.parity);
-            if (COPY_ARRIVES)
-                tern_fence_async();
-            multiply_slice(state, shared, use.stage, (unsigned)k_tile, released, a);
-            released = use.stage;
-            tern_ring_advance<STAGES>(use);
+        if (active == ROW_BLOCKS)
+            multiply_tile<ROW_BLOCKS>(at, state, shared, use);
+        else if (active == 0)
+            skip_tile(at, state, shared, use);
+        else
+            multiply_tile<1>(at, state, shared, use);
+        __syncwarp();
+        if (CLUSTER_K > 1) {
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
+            tern_block_sync(1, THREADS); /* the ring is the producers' again */
         }
-        tern_wgmma_wait<0>();
-#pragma unroll
-        for (int b = 0; b < ROW_BLOCKS; b++)
-            tern_wgmma_pin(state.sum[b]);
-        release(shared, released, state.lane);
-        if (at.split)
-            add_over_cluster(state, shared, at.rank);
-        store_sums(args, at, state, shared);
+        store_sums(args, at, state, shared, active);
     }
 }
 
@@ -478,14 +481,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: the announcement of the codes' bytes, and the producer's threads or warps. */
-    if (threadIdx.x < STAGES)
-        tern_barrier_init(full_barrier(shared, (int)threadIdx.x), 1 + (COPY_ARRIVES ? TERN_WARPGROUP : 4));
-    else if (threadIdx.x < 2 * STAGES)
-        tern_barrier_init(empty_barrier(shared, (int)threadIdx.x - STAGES), 4 * CONSUMERS * CLUSTER_N);
+    /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
+    if (threadIdx.x < STAGES) {
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, FULL), 2 + (GROUPED ? 32 : 0));
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, LANDED), X_THREADS);
+    } else if (threadIdx.x < 2 * STAGES)
+        tern_barrier_init(barrier_of(shared, (int)threadIdx.x - STAGES, EMPTY), 4 * CONSUMERS);
     __syncthreads();
-    if (CLUSTER_N > 1)
-        tern_cluster_sync();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)
             tern_registers_lower<PRODUCER_REGISTERS>();
@@ -495,6 +497,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_til
             tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
-    if (CLUSTER_N > 1) /* the other block may still arrive here */
-        tern_cluster_sync();
 }

@@ -2,12 +2,12 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8192*CONSUMERS+16*STAGES"
+    .. "+8320*CONSUMERS+24*STAGES"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 16) + 8192 * p.CONSUMERS
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
@@ -16,6 +16,9 @@ local function scale_rule(p, problem)
         return "one scale a row: applied once in the epilogue"
     end
     local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 and problem.group % (16 * p.CHUNK) ~= 0 then
+        return "a chunk lies inside a scale group"
+    end
     if p.ROUND_WEIGHTS ~= rounds then
         return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
     end
@@ -38,13 +41,8 @@ local function register_rule(p, problem)
     end
 end
 
--- Clusters at work at a time; even, because processor groups of a GPU that are no multiple of the cluster leave some over.
-local function count_clusters(p, gpu)
-    return math.max(gpu.sms * p.MIN_BLOCKS // (2 * p.CLUSTER_K * p.CLUSTER_N) * 2, 1)
-end
-
--- Splitting K of the last, partial wave over clusters: the sums must fit in the ring, and the wave must get shorter by it.
-local function cluster_rule(p, problem, gpu, tiles)
+-- Splitting K over a cluster: its sums must fit in the ring, and there must be few row blocks a CTA without it.
+local function cluster_rule(p, problem, gpu)
     if p.CLUSTER_K == 1 then
         return nil
     end
@@ -55,22 +53,16 @@ local function cluster_rule(p, problem, gpu, tiles)
     if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
-    if p.CLUSTER_K * 128 > problem.k then
-        return "fewer k tiles than blocks of a cluster"
+    if 3 * p.CLUSTER_K * 128 > problem.k then
+        return "fewer than three k tiles for each block of a cluster"
     end
-    if problem.n < 1024 then
-        return nil -- smaller than layers are: a check of the kernel, not a search
-    end
-    local clusters = count_clusters(p, gpu)
-    local left = tiles % (clusters * p.CLUSTER_K)
-    if left == 0 or tiles > 6 * clusters * p.CLUSTER_K or (left + clusters - 1) // clusters >= p.CLUSTER_K then
-        return "nothing to gain from splitting K"
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 3 * gpu.sms * p.MIN_BLOCKS then
+        return "enough row blocks without splitting K"
     end
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1,
-    CLUSTER_N = 1, COPY_ARRIVES = 1 }
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -83,7 +75,7 @@ end
 
 -- Tiles that fit M and the machine: x rows not wasted, tiles large where there are many.
 local function shape_rule(p, problem, gpu)
-    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS * p.CLUSTER_N -- of a tile, which a pair of blocks may share
+    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     if p.BLOCK_M >= 2 * math.max(problem.m, 33) then
         return "BLOCK_M is twice M or more"
@@ -91,10 +83,16 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M < 64 and problem.m > 64 then
         return "BLOCK_M below 64 is for small M"
     end
+    if p.BLOCK_M <= 64 and p.CHUNK == 1 or p.BLOCK_M > 64 and p.CHUNK == 4 then
+        return "long chunks hide latency where a product is short, short ones save registers"
+    end
+    if p.CONSUMERS == 4 and p.BLOCK_M > 64 then
+        return "four warpgroups are for small M"
+    end
     if p.MIN_BLOCKS > 1 and p.CONSUMERS > 1 then
         return "several CTAs a multiprocessor have one consumer warpgroup each"
     end
-    if rows * p.BLOCK_M < 16384 * p.CLUSTER_N and tiles >= 8 * gpu.sms then
+    if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
     end
     if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
@@ -103,28 +101,9 @@ local function shape_rule(p, problem, gpu)
     if problem.family == "ternary" and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
         return "scaled ternary weights are exact and need no second set of sums"
     end
-    if p.COPY_ARRIVES == 0 and p.CLUSTER_N == 1 and p.BLOCK_M ~= 128 then
-        return "producers that wait are for comparison: BLOCK_M 128 only"
-    end
-    if p.CLUSTER_N > 1 and (p.CLUSTER_K > 1 or p.COPY_ARRIVES == 1) then
-        return "a pair that shares x does not split K, and waits for its copies"
-    end
-    if p.CLUSTER_N > 1 and (p.MIN_BLOCKS > 1 or p.BLOCK_M < 128) then
-        return "a pair that shares x is for large tiles"
-    end
-    local reason = cluster_rule(p, problem, gpu, tiles)
+    local reason = cluster_rule(p, problem, gpu)
     if reason then
         return reason
-    end
-    if problem.m >= 128 and problem.n >= 1024 then
-        -- how long the machine is busy, in tiles, against the work there is
-        local clusters = count_clusters(p, gpu)
-        local blocks = clusters * p.CLUSTER_K
-        local rounds = (tiles % blocks + clusters - 1) // clusters
-        local busy = (tiles // blocks + rounds / p.CLUSTER_K) * blocks * rows * p.BLOCK_M
-        if problem.n * problem.m < busy * 6 // 10 then
-            return "idle multiprocessors or padding: less than 60 % of the tiles' area is used"
-        end
     end
 end
 
@@ -171,26 +150,22 @@ return {
     exact_weights = true,
     params = {
         { name = "BLOCK_M", values = { 32, 64, 96, 128, 160, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "CONSUMERS", values = { 1, 2, 3, 4 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
-        { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
+        { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
-        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K of the last, partial wave" },
-        { name = "CLUSTER_N", values = { 1, 2 }, default = 1, doc = "2: pairs of blocks share x, each loads half of it and sends it on" },
-        { name = "COPY_ARRIVES", values = { 0, 1 }, default = 1, doc = "1: copies of x arrive at their barrier by themselves; 0: the producer waits for them" },
+        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
+    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
     launch = {
-        grid = {
-            "min(ceil_div(N,64*CONSUMERS*ROW_BLOCKS*CLUSTER_N)*ceil_div(M,BLOCK_M),"
-                .. "max(SMS*MIN_BLOCKS/(2*CLUSTER_K*CLUSTER_N)*2,1))*CLUSTER_K*CLUSTER_N",
-        },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
-        cluster = "CLUSTER_K*CLUSTER_N",
+        cluster = "CLUSTER_K",
     },
 }

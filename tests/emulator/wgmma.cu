@@ -1,6 +1,8 @@
-// Emulator tests of wgmma: the product, what a missing wait and a tile given back too early do, the transposition of codes.
+// Emulator tests of wgmma: the product, what a missing wait and a tile given back too early do, the transposition of codes;
+// and of the sweep over output tiles.
 #include "tern/abi.h"
 #include "tern/memory.cuh"
+#include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
@@ -93,7 +95,7 @@ template <int BITS> static void columns(const struct tern_args &args) {
     unsigned words[2 * BITS];
     memcpy(words, (const unsigned *)args.x + threadIdx.x * 16, sizeof words);
     for (int chunk = 0; chunk < (BITS == 8 ? 4 : BITS == 4 ? 2 : 1); chunk++)
-        tern_natural_columns<BITS>(words, chunk, (int)threadIdx.x);
+        tern_natural_columns<BITS>(words, chunk, tern_turn_start((int)threadIdx.x));
     memcpy((unsigned *)args.y + threadIdx.x * 16, words, sizeof words);
 }
 
@@ -107,4 +109,18 @@ extern "C" __global__ void wgmma_columns(struct tern_args args) {
         columns<4>(args);
     else
         columns<8>(args);
+}
+
+// Every block is a worker of a sweep over n = k rows of W and m tiles of x. y: how often each (tile of x, row block) was
+// visited, then the row blocks of each worker.
+extern "C" __global__ void wgmma_sweep(struct tern_args args) {
+    unsigned *y = (unsigned *)args.y;
+    tern_sweep sweep = tern_sweep_start<4>(args.k, (unsigned)args.m, blockIdx.x, gridDim.x);
+    while (tern_sweep_next<4, 8>(sweep)) {
+        if (sweep.blocks == 0 || sweep.blocks > 4 || sweep.row_block + sweep.blocks > sweep.row_blocks)
+            tern_emu_fault("sweep: a tile outside the problem");
+        for (unsigned b = 0; b < sweep.blocks; b++)
+            y[sweep.tile_m * sweep.row_blocks + sweep.row_block + b]++;
+        y[sweep.row_blocks * sweep.tiles_m + blockIdx.x] += sweep.blocks;
+    }
 }

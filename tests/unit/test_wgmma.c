@@ -137,6 +137,34 @@ static void columns_and_lanes_trade_places(void **state) {
     }
 }
 
+/* Each row block of each tile of x is visited once, and equally many by all workers where there are few: shares and strips.
+ */
+static void sweep_visits_all_once(void **state) {
+    (void)state;
+    static const struct {
+        int row_blocks, tiles_m, workers;
+        bool shares;
+    } cases[] = {{592, 1, 132, true}, {56, 8, 66, true}, {3, 2, 6, true},    {7, 5, 4, true},
+                 {1, 1, 1, true},     {37, 9, 3, false}, {50, 17, 5, false}, {592, 8, 132, false}};
+    static uint32_t y[592 * 8 + 132];
+    struct tern_error err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int units = cases[i].row_blocks * cases[i].tiles_m, workers = cases[i].workers;
+        struct emulator_case c = {.entry = "wgmma_sweep",
+                                  .blocks = workers,
+                                  .block = 1,
+                                  .y_bytes = sizeof y[0] * (size_t)(units + workers),
+                                  .m = cases[i].tiles_m,
+                                  .k = 64 * cases[i].row_blocks - 56};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int u = 0; u < units; u++)
+            assert_int_equal(y[u], 1);
+        for (int w = 0; cases[i].shares && w < workers; w++)
+            assert_in_range(y[units + w], (uintmax_t)(units / workers), (uintmax_t)((units + workers - 1) / workers));
+    }
+}
+
 static int open_fixture(void **state) {
     (void)state;
     emulator_fixture_open(&wgmma, "wgmma");
@@ -154,6 +182,7 @@ int main(void) {
         cmocka_unit_test(sums_are_nan_until_the_wait),
         cmocka_unit_test(misuse_is_a_fault),
         cmocka_unit_test(columns_and_lanes_trade_places),
+        cmocka_unit_test(sweep_visits_all_once),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

@@ -21,27 +21,6 @@ template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_rin
     }
 }
 
-// The tiles of a block of a persistent grid, GANG blocks (neighbours) to a tile: a grid apart while waves are full; those of the
-// last, partial wave go to clusters of SPLIT gangs that share each of them. All blocks of a cluster see the same shared tiles.
-struct tern_sweep {
-    unsigned tile, tiles, full; /* tiles from `full` on are shared */
-};
-template <int SPLIT, int GANG> __device__ __forceinline__ tern_sweep tern_sweep_start(unsigned tiles) {
-    const unsigned gangs = gridDim.x / GANG, gang = blockIdx.x / GANG;
-    tern_sweep sweep;
-    sweep.tiles = tiles;
-    sweep.full = SPLIT > 1 ? tiles / gangs * gangs : tiles;
-    sweep.tile = gang < sweep.full ? gang : sweep.full + gang / SPLIT;
-    return sweep;
-}
-template <int SPLIT, int GANG> __device__ __forceinline__ void tern_sweep_next(tern_sweep &sweep) {
-    const unsigned gangs = gridDim.x / GANG, gang = blockIdx.x / GANG;
-    if (sweep.tile >= sweep.full)
-        sweep.tile += gangs / SPLIT;
-    else if ((sweep.tile += gangs) >= sweep.full)
-        sweep.tile = sweep.full + gang / SPLIT;
-}
-
 // Arrives once.
 __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
 #ifdef TERN_EMULATOR
@@ -72,6 +51,26 @@ __device__ __forceinline__ void tern_block_sync(int id, int threads) {
 #endif
 }
 
+// Copies ROWS rows of 128 binary16 (k) into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of
+// 128 bytes, swizzled. 64 threads call: each keeps one 16-byte chunk (8 k) of the 16 of a row and takes every 4th row.
+// `source` is its chunk in its first row, rows are `stride` elements apart, and only `inside` rows from there on are read;
+// the others become zeros.
+template <int ROWS, int THREADS>
+__device__ __forceinline__ void tern_copy_swizzled(unsigned char *to, const __half *source, long long stride, int inside,
+                                                   int thread) {
+    static_assert(THREADS == 64, "4 rows a pass: the swizzle alternates between two columns");
+    const int chunk = thread % 16, row = thread / 16, column = chunk % 8 ^ row;
+    unsigned char *even = to + chunk / 8 * (ROWS * 128) + row * 128 + 16 * column;
+    unsigned char *odd = even + 512 + (column & 4 ? -64 : 64);
+#pragma unroll 8
+    for (int i = 0; i < ROWS / 8; i++) {
+        tern_cp_async<16>(even + 1024 * i, source, 8 * i < inside);
+        source += 4 * stride;
+        tern_cp_async<16>(odd + 1024 * i, source, 8 * i + 4 < inside);
+        source += 4 * stride;
+    }
+}
+
 // Stores four floats at this block's address `shared` (16-byte aligned), but in the shared memory of block `rank` of the
 // cluster.
 __device__ __forceinline__ void tern_cluster_store_16(void *shared, int rank, const float *value) {
@@ -82,33 +81,6 @@ __device__ __forceinline__ void tern_cluster_store_16(void *shared, int rank, co
                  "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};\n}"
                  :
                  : "r"(tern_shared_address(shared)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
-                 : "memory");
-#endif
-}
-
-// Arrives once at block `rank`'s barrier of this place, in the cluster.
-__device__ __forceinline__ void tern_cluster_barrier_arrive(void *barrier, int rank) {
-#ifdef TERN_EMULATOR
-    tern_emu_mbarrier_arrive(tern_emu_cluster_map(barrier, rank));
-#else
-    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
-                 :
-                 : "r"(tern_shared_address(barrier)), "r"(rank)
-                 : "memory");
-#endif
-}
-
-// Starts a copy of `bytes` (a multiple of 16) of this block's shared memory to the same place in block `rank` of the cluster; its
-// bytes count there, at the barrier of the place of `barrier`. The writers of the bytes must have fenced (tern_fence_async).
-__device__ __forceinline__ void tern_bulk_share(void *shared, int bytes, void *barrier, int rank) {
-#ifdef TERN_EMULATOR
-    tern_emu_bulk_copy(tern_emu_cluster_map(shared, rank), shared, (size_t)bytes, tern_emu_cluster_map(barrier, rank));
-#else
-    asm volatile("{\n.reg .b32 to, count;\nmapa.shared::cluster.u32 to, %0, %3;\nmapa.shared::cluster.u32 count, %2, %3;\n"
-                 "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [%0], %1, [count];\n}"
-                 :
-                 : "r"(tern_shared_address(shared)), "r"(bytes), "r"(tern_shared_address(barrier)), "r"(rank)
                  : "memory");
 #endif
 }
@@ -162,24 +134,9 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 #endif
 }
 
-// Copies ROWS rows of 128 k of x into two swizzled halves of 64 k (B tiles of wgmma.cuh, PITCH bytes apart) by the 128 threads of a
-// warpgroup: each keeps one 16-byte chunk (8 k) of a row's 16 and takes every 8th row. `source` is its chunk in its first row,
-// `stride` the row stride in elements, `rows` how many rows from its first are inside; the others become zeros.
-template <int ROWS, int PITCH>
-__device__ __forceinline__ void tern_copy_rows(unsigned char *to, const __half *source, long long stride, int rows,
-                                               int thread) {
-    const int chunk = thread % 16, row = thread / 16;
-    to += chunk / 8 * PITCH + row * 128 + 16 * (chunk % 8 ^ row);
-#pragma unroll 8
-    for (int i = 0; i < ROWS / 8; i++) {
-        tern_cp_async<16>(to + 1024 * i, source, 8 * i < rows);
-        source += 8 * stride;
-    }
-}
-
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
-// memory: put rounds them to binary16, times scale (row g, row g + 8); after a __syncwarp get gives lane l rows 8 * (l % 2)
-// .. + 7 of column l / 2. The exclusive-or spreads the eight addresses of a matrix over the banks.
+// memory: put rounds them to binary16, times scale (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
+// column, 0..15. The exclusive-or spreads the eight addresses of a matrix over the banks.
 #define TERN_TURN_SLOT 512 /* bytes */
 __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, int lane) {
     const int row = lane / 16 * 8 + lane % 8;
@@ -189,9 +146,8 @@ __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *
                                tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
     tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
 }
-__device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int lane) {
-    const int row = lane / 2;
-    return tern_shared_load_16(slot + 32 * row + 16 * (lane % 2 ^ (row >> 2 & 1)));
+__device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {
+    return tern_shared_load_16(slot + 32 * column + 16 * (half ^ (column >> 2 & 1)));
 }
 
 // Stores 16 bytes that nobody reads again soon.

@@ -38,6 +38,15 @@ template <int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[C
 #endif
 }
 
+// sum += part * scale (row g, row g + 8), for a part whose products have been waited for.
+template <int COUNT>
+__device__ __forceinline__ void tern_wgmma_add_scaled(float (&sum)[COUNT], float (&part)[COUNT], float2 scale) {
+    tern_wgmma_pin(part);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        sum[i] += (i & 2 ? scale.y : scale.x) * part[i];
+}
+
 __device__ __forceinline__ void tern_wgmma_fence() {
 #ifndef TERN_EMULATOR
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
@@ -72,9 +81,10 @@ __device__ __forceinline__ unsigned tern_wgmma_start_address(const void *shared)
 #endif
 }
 
-// The descriptor: 128-byte swizzle (bit 62), groups of 8 rows 1024 bytes apart; the field between is unused in this mode.
+// The descriptor: 128-byte swizzle (bit 62), groups of 8 rows 1024 bytes apart; the field between is unused in this mode. A
+// sum and not an or, so that a constant part of the address melts into it.
 __device__ __forceinline__ unsigned long long tern_wgmma_descriptor(unsigned start_address) {
-    return 0x4000004000010000ull | start_address;
+    return 0x4000004000000000ull | (start_address + 0x10000u);
 }
 
 // N columns: a multiple of 16 up to 256, those listed below. accumulate false: d = a * b.

@@ -10,67 +10,62 @@
 #include "tern/dequant.cuh"
 #include "tern/memory.cuh"
 
-// A lane with `high` clear keeps what has the column bit clear and gets the partner's part with it clear in place of what it
-// sends. The forms differ in where the column bit shows: as the word (a: clear, b: set) or as odd bytes.
-__device__ __forceinline__ void tern_swap_words(unsigned &a, unsigned &b, bool high, int partner) {
-    const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, high ? a : b, partner);
-    a = high ? got : a;
-    b = high ? b : got;
+// What a lane does in the two rounds; the same all along.
+struct tern_turn {
+    unsigned send, low, high; // byte selectors of the round between lanes t and t ^ 2
+    bool upper, odd;          // bits of t
+};
+
+__device__ __forceinline__ tern_turn tern_turn_start(int lane) {
+    const bool upper = lane & 2;
+    tern_turn turn = {upper ? 0x6420u : 0x7531u, upper ? 0x3514u : 0x5240u, upper ? 0x3716u : 0x7260u, upper,
+                      (lane & 1) != 0};
+#ifndef TERN_EMULATOR
+    asm volatile("" : "+r"(turn.send), "+r"(turn.low), "+r"(turn.high)); // else they are computed again and again
+#endif
+    return turn;
 }
 
-__device__ __forceinline__ void tern_swap_bytes(unsigned &a, unsigned &b, bool high, int partner) {
-    const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, tern_permute_bytes(a, b, high ? 0x6420u : 0x7531u), partner);
-    a = tern_permute_bytes(a, got, high ? 0x3514u : 0x5240u);
-    b = tern_permute_bytes(b, got, high ? 0x3716u : 0x7260u);
+// A lane with its bit of t clear (not `set`) keeps what has the column bit clear and gets the partner's part with it clear
+// in place of what it sends. The forms differ in where the column bit shows: as the word (a: clear, b: set) or as odd bytes.
+__device__ __forceinline__ void tern_swap_words(unsigned &a, unsigned &b, bool set, int partner) {
+    const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, set ? a : b, partner);
+    a = set ? got : a;
+    b = set ? b : got;
+}
+
+__device__ __forceinline__ void tern_swap_bytes(unsigned &a, unsigned &b, const tern_turn &turn) {
+    const unsigned got = __shfl_xor_sync(0xFFFFFFFFu, tern_permute_bytes(a, b, turn.send), 2);
+    a = tern_permute_bytes(a, got, turn.low);
+    b = tern_permute_bytes(b, got, turn.high);
 }
 
 // Words that come with the 16-byte chunk `chunk` of a lane (for 3 bits with its 8 bytes of the upper plane too): see
 // tern_codes. All lanes of the warp call.
-template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigned *words, int chunk, int lane) {
-    const bool high = lane & 2, odd = lane & 1;
+template <int BITS> __device__ __forceinline__ void tern_natural_columns(unsigned *words, int chunk, const tern_turn &turn) {
     unsigned *w = words + 4 * chunk;
     if (BITS == 8) {
-        tern_swap_words(w[0], w[2], high, 2);
-        tern_swap_words(w[1], w[3], high, 2);
-        tern_swap_words(w[0], w[1], odd, 1);
-        tern_swap_words(w[2], w[3], odd, 1);
+        tern_swap_words(w[0], w[2], turn.upper, 2);
+        tern_swap_words(w[1], w[3], turn.upper, 2);
+        tern_swap_words(w[0], w[1], turn.odd, 1);
+        tern_swap_words(w[2], w[3], turn.odd, 1);
     } else {
-        tern_swap_bytes(w[0], w[1], high, 2);
-        tern_swap_bytes(w[2], w[3], high, 2);
-        tern_swap_words(w[0], w[2], odd, 1);
-        tern_swap_words(w[1], w[3], odd, 1);
+        tern_swap_bytes(w[0], w[1], turn);
+        tern_swap_bytes(w[2], w[3], turn);
+        tern_swap_words(w[0], w[2], turn.odd, 1);
+        tern_swap_words(w[1], w[3], turn.odd, 1);
     }
     if (BITS == 3) {
-        tern_swap_bytes(words[4], words[BITS == 3 ? 5 : 4], high, 2);
-        tern_swap_words(words[4], words[BITS == 3 ? 5 : 4], odd, 1);
+        tern_swap_bytes(words[4], words[BITS == 3 ? 5 : 4], turn);
+        tern_swap_words(words[4], words[BITS == 3 ? 5 : 4], turn.odd, 1);
     }
 }
-
-// Scale groups and 128-k tiles. GROUP 0: one scale a row, which no tile brings.
-template <int GROUP> struct tern_tile_groups {
-    static constexpr int k = GROUP > 0 ? GROUP : 1;
-    // Groups that a tile may touch; the general case starts 32 before the end of a group at worst.
-    static constexpr int count = GROUP == 0 || k % TERN_TILE_K == 0 ? 1
-                                 : TERN_TILE_K % k == 0             ? TERN_TILE_K / k
-                                                                    : 1 + (TERN_TILE_K - 32 + k - 1) / k;
-    // k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group.
-    static constexpr int step = k % 128 == 0 ? 128 : k % 64 == 0 ? 64 : 32;
-
-    // First group of a tile, and the place behind it of the group that 32-k block `block` of the tile is in.
-    static __device__ __forceinline__ unsigned first(unsigned k_tile) {
-        return GROUP > 0 ? k_tile * TERN_TILE_K / (unsigned)k : 0;
-    }
-    static __device__ __forceinline__ int slot(unsigned k_tile, int block) {
-        return count == 1             ? 0
-               : TERN_TILE_K % k == 0 ? 32 * block / k
-                                      : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)k - first(k_tile));
-    }
-};
 
 // Loads 16-byte chunk `chunk` of the lane's codes from a tile in shared memory (for 3 bits its 8 bytes of the upper plane
 // too), in natural columns.
 template <int BITS>
-__device__ __forceinline__ void tern_load_natural(unsigned *words, const unsigned char *tile, int chunk, int lane) {
+__device__ __forceinline__ void tern_load_natural(unsigned *words, const unsigned char *tile, int chunk, int lane,
+                                                  const tern_turn &turn) {
     const uint4 four = tern_shared_load_16(tile + chunk * 512 + lane * 16);
     words[4 * chunk + 0] = four.x;
     words[4 * chunk + 1] = four.y;
@@ -81,7 +76,7 @@ __device__ __forceinline__ void tern_load_natural(unsigned *words, const unsigne
         words[tern_codes<BITS>::words - 2] = two.x;
         words[tern_codes<BITS>::words - 1] = two.y;
     }
-    tern_natural_columns<BITS>(words, chunk, lane);
+    tern_natural_columns<BITS>(words, chunk, turn);
 }
 
 #endif

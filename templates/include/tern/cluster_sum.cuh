@@ -1,0 +1,46 @@
+// Sums of a cluster whose blocks split K, added up through distributed shared memory. Owns nothing.
+#ifndef TERN_CLUSTER_SUM_CUH
+#define TERN_CLUSTER_SUM_CUH
+
+#include "tern/cluster.cuh"
+#include "tern/pipeline.cuh"
+
+// Each thread holds COUNT sums a row block, in units of 8. Every block owns an equal part of the units: it gets the other
+// blocks' sums of those into its `shared`, [sender][row block][unit][half][thread] of 16 bytes, and adds them in the order
+// own, then the others by rank: the result does not depend on timing. All threads of the cluster must pass two
+// tern_cluster_sync, the THREADS that hold sums here; every block is then past its use of `shared` before the first store
+// into it, and the caller sees to it that nobody writes there before all have read.
+template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, int rank) {
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER;
+    unsigned char *slots = shared + 16 * threadIdx.x;
+    tern_cluster_sync();
+#pragma unroll
+    for (int unit = 0; unit < UNITS; unit++) {
+        const int owner = unit / OWN, sender = rank < owner ? rank : rank - 1;
+#pragma unroll
+        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
+            if (owner != rank)
+                tern_cluster_store_16(slots +
+                                          16 * THREADS * (((sender * ROW_BLOCKS + i / 2) * OWN + unit % OWN) * 2 + i % 2),
+                                      owner, &sum[i / 2][8 * unit + 4 * (i % 2)]);
+    }
+    tern_cluster_sync();
+#pragma unroll
+    for (int unit = 0; unit < UNITS; unit++)
+#pragma unroll
+        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
+            if (unit / OWN == rank)
+#pragma unroll
+                for (int sender = 0; sender < CLUSTER - 1; sender++) {
+                    const int index = ((sender * ROW_BLOCKS + i / 2) * OWN + unit % OWN) * 2 + i % 2;
+                    const float4 more = *reinterpret_cast<const float4 *>(slots + 16 * THREADS * index);
+                    float *d = &sum[i / 2][8 * unit + 4 * (i % 2)];
+                    d[0] += more.x;
+                    d[1] += more.y;
+                    d[2] += more.z;
+                    d[3] += more.w;
+                }
+}
+
+#endif

@@ -1,0 +1,54 @@
+// Which output tiles a block of a persistent grid works on, and in which order. W is counted in row blocks of 64 rows, x in
+// tiles of rows; a tile of y is up to BLOCKS row blocks times one tile of x. Owns nothing.
+//
+// Where there are few tiles they are cut so that all workers get equally many row blocks: units are row blocks times tiles
+// of x, x the slow direction, and a worker's share is next .. end - 1. Where there are many, tiles are whole and workers
+// sweep them side by side: strips of GROUP_M tiles of x, inside a strip x the fast direction, so that x and W are shared in
+// L2.
+#ifndef TERN_SWEEP_CUH
+#define TERN_SWEEP_CUH
+
+struct tern_sweep {
+    unsigned next, end;
+    unsigned step;                         // 0: shares
+    unsigned row_blocks, tiles_n, tiles_m; // of the problem
+    unsigned row_block, blocks, tile_m;    // the tile at hand: first row block, how many (1 or more), tile of x
+};
+
+// Worker `self` of `count`.
+template <int BLOCKS>
+__device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned tiles_m, unsigned self, unsigned count) {
+    const unsigned row_blocks = (unsigned)((n + 63) / 64), tiles_n = (row_blocks + BLOCKS - 1) / BLOCKS;
+    const unsigned units = row_blocks * tiles_m;
+    tern_sweep s = {self, tiles_n * tiles_m, count, row_blocks, tiles_n, tiles_m, 0, 0, 0};
+    if (units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles
+        s.step = 0;
+        s.next = (unsigned)((unsigned long long)self * units / count);
+        s.end = (unsigned)((self + 1ULL) * units / count);
+    }
+    return s;
+}
+
+// Goes to the next tile; false when there is none.
+template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_next(tern_sweep &s) {
+    if (s.next >= s.end)
+        return false;
+    if (s.step == 0) { // what is left of the share in this tile of x, in equal parts
+        s.tile_m = s.next / s.row_blocks;
+        s.row_block = s.next - s.tile_m * s.row_blocks;
+        const unsigned share = s.end - s.next, rest = s.row_blocks - s.row_block, left = share < rest ? share : rest;
+        const unsigned parts = (left + BLOCKS - 1) / BLOCKS;
+        s.blocks = (left + parts - 1) / parts;
+        s.next += s.blocks;
+        return true;
+    }
+    const unsigned strip = s.next / (GROUP_M * s.tiles_n), rest = s.next - strip * (GROUP_M * s.tiles_n);
+    const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
+    s.tile_m = strip * GROUP_M + rest % height;
+    s.row_block = rest / height * BLOCKS;
+    s.blocks = s.row_blocks - s.row_block < BLOCKS ? s.row_blocks - s.row_block : BLOCKS;
+    s.next += s.step;
+    return true;
+}
+
+#endif
