@@ -70,8 +70,8 @@ static enum tern_status consider(const struct tern_check_bench *bench, const str
         return TERN_OK;
     }
     if (gpu != NULL) {
-        enum tern_status status =
-            tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, NULL, c->reason, sizeof c->reason, err);
+        enum tern_status status = tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, NULL,
+                                                      c->reason, sizeof c->reason, err);
         if (status != TERN_OK) {
             return status;
         }
