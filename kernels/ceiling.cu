@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(1024) tern_probe(tern_probe_args a)
 #pragma unroll
             for (int i = 0; i < TERN_PROBE_UNROLL; i++) {
                 value[i] = make_uint4(0, 0, 0, 0);
-                tern_load_stream_16_if(&value[i], data + base + i * threads, base + i * threads < a.count);
+                tern_load_stream_16_if(&value[i].x, data + base + i * threads, base + i * threads < a.count);
             }
         }
 #pragma unroll

@@ -31,6 +31,7 @@ local function valid(p, problem, gpu)
     local k_tiles = (problem.k + 127) // 128
     local least = raw == 0 and 8 or problem.bits == 4 and 4 or 2
     if raw == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
+    if raw == 1 and m_tile > 8 then return false, "sums of raw codes over many columns are less exact" end
     if m_tile < least then return false, "fewer columns save nothing" end
     if m_tile > least and problem.m <= m_tile // 2 then return false, "M_TILE is twice M or more" end
     if problem.m > (m_tile >= 16 and 2 or 1) * m_tile then return false, "too many passes over the weights" end
