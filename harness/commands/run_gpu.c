@@ -12,10 +12,8 @@
 #define HELLO_ATTEMPTS  3
 #define HELLO_PAUSE_US  500000
 
-#define PREPARE_TIMEOUT_S                                                                                                   \
-    180.0                     /* a 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more     \
-                               */
-#define MAX_DEATHS_IN_A_ROW 8 /* by then it is the device, not a candidate */
+/* A 70B layer is packed and copied in seconds; the reference at M = 8192 takes some more. */
+#define PREPARE_TIMEOUT_S 180.0
 
 /* Index of the first problem of p's (format, layer). */
 static size_t first_of(const struct run *run, const struct run_problem *p) {
@@ -37,7 +35,6 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
     enum tern_call call = tern_process_call(&run->worker, request, timeout_s, reply, why, why_size);
     if (call != TERN_CALL_OK) {
         run->prepared = 0;
-        run->worker_deaths++;
         return call;
     }
     if (tern_reply_is_error(*reply, err)) {
@@ -50,7 +47,6 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
         tern_process_kill(&run->worker);
         run->prepared = 0;
     }
-    run->worker_deaths = 0;
     return call;
 }
 
@@ -115,10 +111,7 @@ static enum tern_status prepare(struct run *run, const struct run_problem *p, st
 
 enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err) {
     enum tern_status status = TERN_OK;
-    if (run->worker_deaths >= MAX_DEATHS_IN_A_ROW)
-        status = tern_error_set(err, TERN_MISSING, "the GPU worker died %d times in a row; the device looks wedged",
-                                run->worker_deaths);
-    if (status == TERN_OK && run->worker.pid == 0)
+    if (run->worker.pid == 0)
         status = say_hello(run, err);
     if (status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
         status = prepare(run, p, err);

@@ -86,8 +86,7 @@ struct run {
     struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
     int64_t asked, finals;             /* checks and trials, and finals, that workers were asked for */
     const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
-    size_t prepared;   /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
-    int worker_deaths; /* in this run */
+    size_t prepared; /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id;
