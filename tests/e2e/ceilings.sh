@@ -9,11 +9,7 @@ command -v python3 >/dev/null || { echo "needs python3" && exit 77; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && tail -20 "$work/log"; fi
-}
+. tests/lib.sh
 # The ratio of the limits of two runs' only row must be $3.
 ratio() {
     python3 - "$@" <<'P'

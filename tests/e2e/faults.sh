@@ -9,27 +9,7 @@ kills=${1:-50}
 work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) || exit 1 # a hundred runs commit a thousand times each
 trap 'rm -rf "$work"' EXIT
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1 log=$work/log.$BASHPID # checks in the background have files of their own
-    shift
-    if "$@" >"$log" 2>&1; then echo "ok $name"; else echo "not ok $name" && tail -20 "$log"; fi
-}
-exits() { # expected code, text that stdout or stderr must hold, command...
-    local code=$1 text=$2 said=$work/said.$BASHPID got
-    shift 2
-    "$@" >"$said" 2>&1
-    got=$?
-    [ "$got" = "$code" ] && grep -qF -- "$text" "$said" && return 0
-    echo "exit $got, expected $code and \"$text\":" && tail -20 "$said"
-    return 1
-}
-query() { # database, SQL...: rows, columns joined by |
-    python3 -Ic 'import sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-for sql in sys.argv[2:]:
-    for row in db.execute(sql): print(*row, sep="|")' "$@"
-}
-same() { [ "$1" = "$2" ] || { echo "got '$1', expected '$2'" && return 1; }; }
+. tests/lib.sh
 
 job=("$tune" --gpu h200 --shapes smoke --layers wide --m "1,3" --templates simt-decode --cache "$work/cache")
 replay() { # database, recording, options...

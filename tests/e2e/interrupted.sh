@@ -8,43 +8,27 @@ trap 'rm -rf "$work"' EXIT
 export CUDA_VISIBLE_DEVICES= # also where there is a GPU: this test is about not having one
 plan=("$tune" --gpu a100 --shapes smoke --db "$work/t.db" --cache "$work/cache" --budget 40s)
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && tail -20 "$work/log"; fi
-}
-exits() { # expected code, text that stdout or stderr must hold, command...
-    local code=$1 text=$2 got
-    shift 2
-    "$@" >"$work/said" 2>&1
-    got=$?
-    [ "$got" = "$code" ] && grep -qF -- "$text" "$work/said" && return 0
-    echo "exit $got, expected $code and \"$text\":" && tail -20 "$work/said"
-    return 1
-}
-query() { python3 -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])' "$work/t.db" "$1"; }
-same() { [ "$1" = "$2" ] || { echo "got '$1', expected '$2'" && return 1; }; }
-at_least() { [ "$1" -ge "$2" ] || { echo "got '$1', expected at least '$2'" && return 1; }; }
+. tests/lib.sh
 
 # kill -9 once something is compiled: the builds that were finished stay, the same command goes on.
 "${plan[@]}" >/dev/null 2>&1 &
 victim=$!
 for _ in $(seq 300); do
     sleep 0.1
-    [ "$(query "SELECT count(*) FROM build" 2>/dev/null || echo 0)" -ge 3 ] && break
+    [ "$(query "$work/t.db" "SELECT count(*) FROM build" 2>/dev/null || echo 0)" -ge 3 ] && break
 done
 kill -9 $victim
 wait $victim 2>/dev/null
-finished=$(query "SELECT count(*) FROM build")
-last=$(query "SELECT max(id) FROM build")
+finished=$(query "$work/t.db" "SELECT count(*) FROM build")
+last=$(query "$work/t.db" "SELECT max(id) FROM build")
 check "builds were finished before the kill" at_least "$finished" 3
-check "the database is whole after kill -9" same "$(query "PRAGMA integrity_check")" ok
+check "the database is whole after kill -9" same "$(query "$work/t.db" "PRAGMA integrity_check")" ok
 check "the same command goes on and ends well" exits 0 "nothing was measured" "${plan[@]}"
-check "finished builds stand as they were" same "$(query "SELECT count(*) FROM build WHERE id <= $last")" "$finished"
-check "a winner for each of 12 problems" same "$(query "SELECT count(*) FROM winner")" 12
-check "no time without a GPU" same "$(query "SELECT count(*) FROM winner WHERE us IS NOT NULL")" 0
-check "winners were right on the emulator" at_least "$(query "SELECT count(*) FROM trial WHERE policy = 'emu' AND outcome = 'ok'")" 1
-check "nothing failed on the emulator" same "$(query "SELECT count(*) FROM trial WHERE policy = 'emu' AND outcome != 'ok'")" 0
+check "finished builds stand as they were" same "$(query "$work/t.db" "SELECT count(*) FROM build WHERE id <= $last")" "$finished"
+check "a winner for each of 12 problems" same "$(query "$work/t.db" "SELECT count(*) FROM winner")" 12
+check "no time without a GPU" same "$(query "$work/t.db" "SELECT count(*) FROM winner WHERE us IS NOT NULL")" 0
+check "winners were right on the emulator" at_least "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE policy = 'emu' AND outcome = 'ok'")" 1
+check "nothing failed on the emulator" same "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE policy = 'emu' AND outcome != 'ok'")" 0
 
 # A damaged cache entry is found by its checksum and compiled again; the JSON of that run says planned.
 entry=$(find "$work/cache" -name '*.zst' | sort | head -1)
@@ -68,7 +52,7 @@ kill -INT $victim
 wait $victim
 check "Ctrl-C exits 130" same $? 130
 check "Ctrl-C says that the same command goes on" grep -q "the same command goes on" "$work/int.out"
-check "the database is whole after Ctrl-C" same "$(query "PRAGMA integrity_check")" ok
+check "the database is whole after Ctrl-C" same "$(query "$work/t.db" "PRAGMA integrity_check")" ok
 
 check "bundle" "$tune" bundle --db "$work/t.db" --cache "$work/cache" -o "$work/b.tar"
 mkdir "$work/away" && tar -xf "$work/b.tar" -C "$work/away"

@@ -12,11 +12,7 @@ if ! compgen -G "$fixtures/*.jsonl.zst" >/dev/null; then
     exit 77
 fi
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && tail -20 "$work/log"; fi
-}
+. tests/lib.sh
 
 for file in "$fixtures"/*.jsonl.zst; do
     name=$(basename "$file" .jsonl.zst)

@@ -7,20 +7,7 @@ writer=build/tests/test_output_export
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && head -20 "$work/log"; fi
-}
-exits() { # expected code, text that stdout or stderr must hold, command...
-    local code=$1 text=$2 got
-    shift 2
-    "$@" >"$work/said" 2>&1
-    got=$?
-    [ "$got" = "$code" ] && grep -qF -- "$text" "$work/said" && return 0
-    echo "exit $got, expected $code and \"$text\":" && cat "$work/said"
-    return 1
-}
+. tests/lib.sh
 is_png() { [ "$(head -c 8 "$1" | od -An -tx1 | tr -d ' \n')" = 89504e470d0a1a0a ] && [ "$(stat -c %s "$1")" -gt 20000 ]; }
 # Every relative link and picture of the page exists, and nothing points to the network.
 links_hold() {

@@ -9,23 +9,7 @@ export TERN_HOME=${TERN_HOME:-$PWD}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-check() { # name, command...: ok if the command succeeds
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then echo "ok $name"; else echo "not ok $name" && tail -20 "$work/log"; fi
-}
-exits() { # expected code, text that stdout or stderr must hold, command...
-    local code=$1 text=$2 got
-    shift 2
-    "$@" >"$work/said" 2>&1
-    got=$?
-    [ "$got" = "$code" ] && grep -qF -- "$text" "$work/said" && return 0
-    echo "exit $got, expected $code and \"$text\":" && tail -20 "$work/said"
-    return 1
-}
-query() { python3 -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])' "$work/t.db" "$1"; }
-same() { [ "$1" = "$2" ] || { echo "got '$1', expected '$2'" && return 1; }; }
-at_least() { [ "$1" -ge "$2" ] || { echo "got '$1', expected at least '$2'" && return 1; }; }
+. tests/lib.sh
 twice="SELECT count(*) FROM (SELECT 1 FROM trial WHERE outcome != 'crash' GROUP BY device, problem, build, policy, stage HAVING count(*) > 1)"
 
 job=("$tune" --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" --require-gpu)
@@ -49,17 +33,17 @@ setsid "${slow[@]}" >/dev/null 2>&1 &
 victim=$!
 for _ in $(seq 1200); do
     sleep 0.1
-    [ "$(query "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem WHERE t.stage = 'screen' AND p.n = 3584" 2>/dev/null || echo 0)" -ge 20 ] && break
+    [ "$(query "$work/t.db" "SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem WHERE t.stage = 'screen' AND p.n = 3584" 2>/dev/null || echo 0)" -ge 20 ] && break
 done
 kill -9 $victim
 wait $victim 2>/dev/null
-screened=$(query "SELECT count(*) FROM trial WHERE stage = 'screen' AND outcome = 'ok'")
+screened=$(query "$work/t.db" "SELECT count(*) FROM trial WHERE stage = 'screen' AND outcome = 'ok'")
 check "trials were finished before the kill" at_least "$screened" 20
-check "no winner of the killed layer is complete yet" at_least 2 "$(query "SELECT count(*) FROM winner w JOIN problem p ON p.id = w.problem WHERE p.n = 3584" 2>/dev/null || echo 0)"
+check "no winner of the killed layer is complete yet" at_least 2 "$(query "$work/t.db" "SELECT count(*) FROM winner w JOIN problem p ON p.id = w.problem WHERE p.n = 3584" 2>/dev/null || echo 0)"
 check "the same command goes on" exits 0 "killed" "${slow[@]}"
-check "no finished trial was repeated" same "$(query "$twice")" 0
-check "the database is whole" same "$(query "PRAGMA integrity_check")" ok
-check "nothing computes wrong" same "$(query "SELECT count(*) FROM trial WHERE outcome IN ('wrong', 'nondet', 'fault')")" 0
+check "no finished trial was repeated" same "$(query "$work/t.db" "$twice")" 0
+check "the database is whole" same "$(query "$work/t.db" "PRAGMA integrity_check")" ok
+check "nothing computes wrong" same "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE outcome IN ('wrong', 'nondet', 'fault')")" 0
 
 check "export" exits 0 tern_dispatch.h "$tune" export --gpu "$gpu" --shapes qwen7b --db "$work/t.db" --cache "$work/cache" -o "$work/x"
 check "select" exits 0 exact "$tune" select --gpu "$gpu" --db "$work/t.db" --format ternary-g128 --m 8 --n 3584 --k 3584
