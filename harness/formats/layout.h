@@ -15,8 +15,8 @@
  *     b = 8: word 2*step + p/2,       slot p%2
  *     b = 1: word p/2,                slot p%2 + 2*piece + 8*odd
  *   so that (b = 2, 4) the four registers of a step come from the same bits of four words, and both steps of a piece from
- * the same bits after a shift by 8. Words are stored in 16-byte chunks: chunk c of the plane holds words 4c..4c+3 of lane l
- * at plane_offset + c*512 + l*16 (the 1-bit plane has 2 words a lane: l*8).
+ *   the same bits after a shift by 8. Words are stored in 16-byte chunks: chunk c of the plane holds words 4c..4c+3 of lane l
+ *   at plane_offset + c*512 + l*16 (the 1-bit plane has 2 words a lane: l*8).
  *
  *   Scales: [ceil(N/16)][G][8][2] binary16, entry (tile, g_k, g, h) belongs to row 16*tile + g + 8*h; padded rows have 0.
  *   Zeros (asym only): same order, one byte each; padded rows have zero 0. Format tensor is stored like channel.

@@ -13,28 +13,39 @@
 #include <cuda_fp16.h>
 #endif
 
-/* Bits [low, low + bits) of pair `pair`, element e, of a plane of `bits`-bit fields that starts at `plane`: lanes own
- * 16-byte chunks of four words; a plane with two words a lane has 8-byte chunks. */
-__device__ unsigned plane_field(const unsigned char *plane, int bits, int lane, int pair, int e) {
-    const int fields = 16 / bits, word = pair / fields, words = 2 * bits;
-    const int chunk_bytes = words < 4 ? 4 * words : 16, words_a_chunk = chunk_bytes / 4;
+/* Where a plane of `bits`-bit fields keeps element e of A register `reg` of k-step `step` for a lane: a word and a slot in it
+ * (the table in layout.h). Lanes own 16-byte chunks of four words; a plane with two words a lane has 8-byte chunks. */
+__device__ unsigned plane_field(const unsigned char *plane, int bits, int lane, int step, int reg, int e) {
+    const int piece = step / 2, odd = step % 2;
+    int word = reg, slot = piece + 4 * odd; /* 2 bits */
+    if (bits == 4) {
+        word = 4 * (piece / 2) + reg;
+        slot = piece % 2 + 2 * odd;
+    } else if (bits == 8) {
+        word = 2 * step + reg / 2;
+        slot = reg % 2;
+    } else if (bits == 1) {
+        word = reg / 2;
+        slot = reg % 2 + 2 * piece + 8 * odd;
+    }
+    const int chunk_bytes = bits == 1 ? 8 : 16, words_a_chunk = chunk_bytes / 4;
     const unsigned char *at =
         plane + word / words_a_chunk * 32 * chunk_bytes + lane * chunk_bytes + word % words_a_chunk * 4;
     const unsigned value = *reinterpret_cast<const unsigned *>(at);
-    return value >> (16 * e + bits * (pair % fields)) & ((1u << bits) - 1u);
+    return value >> (16 * e + bits * slot) & ((1u << bits) - 1u);
 }
 
-/* Code q of W[row][k]: find the tile, the lane and pair that own it, then its bits. */
+/* Code q of W[row][k]: find the tile, the lane, step and register that own it, then its bits. */
 __device__ unsigned code_of(const tern_args &args, long long row, long long k) {
     const long long k_tiles = (args.k + 127) / 128;
     const unsigned char *tile =
         static_cast<const unsigned char *>(args.codes) + (row / 16 * k_tiles + k / 128) * (256 * BITS);
     const int r = (int)(row % 16), c = (int)(k % 128);
     const int step = 2 * (c / 32) + c % 8 / 4, reg = r / 8 + 2 * (c % 4 / 2);
-    const int lane = 4 * (r % 8) + c % 32 / 8, pair = 4 * step + reg, e = c % 2;
+    const int lane = 4 * (r % 8) + c % 32 / 8, e = c % 2;
     if (BITS == 3) /* two planes: the low two bits, then the third */
-        return plane_field(tile, 2, lane, pair, e) | plane_field(tile + 512, 1, lane, pair, e) << 2;
-    return plane_field(tile, BITS, lane, pair, e);
+        return plane_field(tile, 2, lane, step, reg, e) | plane_field(tile + 512, 1, lane, step, reg, e) << 2;
+    return plane_field(tile, BITS, lane, step, reg, e);
 }
 
 /* Index of (row, group) in the arrays of scales and zeros. */
