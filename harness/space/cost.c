@@ -12,11 +12,13 @@
 #define DISPATCH_US          0.07  /* starting one block on a multiprocessor */
 #define FILL_US              0.7   /* first tile of a block, nothing to overlap with */
 #define L2_OVER_DRAM         2.5   /* L2 bandwidth in units of DRAM bandwidth */
-#define REDUCE_US            1.0   /* second phase of a kernel that goes through a workspace */
+#define REDUCE_US            1.0   /* second phase of a kernel that goes through a workspace, or exchange in a cluster */
 #define LOAD_BYTES           32.0  /* in flight per thread of a kernel that stages nothing: two 16-byte loads */
 #define STAGED_SHARE         0.75  /* of dynamic shared memory that is in flight in a multi-stage pipeline */
 #define SPILL_BYTES_DOUBLING 128.0 /* spilled bytes per thread that double the time */
 #define DEFAULT_EFFICIENCY   0.5
+#define LANES_SM             128.0 /* CUDA cores of a multiprocessor */
+#define DECODE_INSTRUCTIONS  2.5   /* a weight: 1.3 to 2.0 are counted in our main loops, and slots are not all filled */
 
 static double positive(double value, double otherwise) {
     return value > 0 && isfinite(value) ? value : otherwise;
@@ -104,7 +106,8 @@ static double parameter(const struct tern_candidate *c, const char *name, double
 
 /* Tile sizes: by name if the template has such parameters, else the area of y per block, as square as M allows. */
 static void guess_tile(struct outlook *o, const struct tern_candidate *c) {
-    double area = o->m * o->n * parameter(c, "SPLIT_K", 1) / o->blocks;
+    double split = parameter(c, "SPLIT_K", 1) * parameter(c, "CLUSTER_K", 1);
+    double area = o->m * o->n * split / o->blocks;
     o->block_m = fmin(parameter(c, "BLOCK_M", fmax(sqrt(area), 1)), o->m);
     o->block_n = fmin(parameter(c, "BLOCK_N", fmax(area / o->block_m, 1)), o->n);
 }
@@ -156,11 +159,19 @@ static double l2_us(const struct outlook *o) {
     return work * (2 / o->block_n + o->weight_bytes / o->block_m) / (L2_OVER_DRAM * o->dram_bytes_us);
 }
 
+/* Decoding of codes on the CUDA cores: once for every pass over the weights, that is for every tile of M. */
+static double decode_us(const struct outlook *o, const struct tern_candidate *c) {
+    double passes = ceil(o->m / parameter(c, "BLOCK_M", parameter(c, "M_TILE", o->m)));
+    double lanes = o->sms * LANES_SM * positive(o->gpu->clock_mhz, 1); /* lane instructions a microsecond */
+    return passes * o->n * o->k * DECODE_INSTRUCTIONS / lanes;
+}
+
 /* What does not overlap: starting blocks, filling their pipelines wave by wave, and a reduction through the workspace. */
 static double overhead_us(const struct outlook *o, const struct tern_geometry *g) {
     double waves = ceil(o->blocks / o->slots);
     double start = DISPATCH_US * o->blocks / o->sms + FILL_US * (1 + (waves - 1) / o->per_sm);
     double workspace = (double)g->workspace_bytes;
+    start += g->cluster > 1 ? REDUCE_US : 0; /* blocks of a cluster wait for each other, at the start and for their sums */
     return start + (workspace > 0 ? REDUCE_US + 2 * workspace / (L2_OVER_DRAM * o->dram_bytes_us) : 0);
 }
 
@@ -182,7 +193,7 @@ double tern_cost_predict_us(const struct tern_gpu *gpu, const struct tern_candid
     o.slots = o.per_sm * o.sms;
     o.dram_bytes_us = positive(gpu->memory_gbs, 1) * 1e3;
     guess_tile(&o, c);
-    double terms[] = {memory_us(&o, geometry), math_us(&o, c, geometry), l2_us(&o)}, sum = 0;
+    double terms[] = {memory_us(&o, geometry), math_us(&o, c, geometry) + decode_us(&o, c), l2_us(&o)}, sum = 0;
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++)
         sum += pow(terms[i], 4); /* a smooth maximum: near a crossing both cost */
     double spill = 1 + (double)resources->spill_bytes / SPILL_BYTES_DOUBLING;
