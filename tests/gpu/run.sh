@@ -43,7 +43,9 @@ check "no winner of the killed layer is complete yet" at_least 2 "$(query "$work
 check "the same command goes on" exits 0 "killed" "${slow[@]}"
 check "no finished trial was repeated" same "$(query "$work/t.db" "$twice")" 0
 check "the database is whole" same "$(query "$work/t.db" "PRAGMA integrity_check")" ok
-check "nothing computes wrong" same "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE outcome IN ('wrong', 'nondet', 'fault')")" 0
+wrong="SELECT c.template, c.params, p.format, p.m, p.n, p.k, t.outcome, t.detail FROM trial t JOIN problem p ON p.id = t.problem
+    JOIN build b ON b.id = t.build JOIN candidate c ON c.id = b.candidate WHERE t.outcome IN ('wrong', 'nondet', 'fault')"
+check "nothing computes wrong" same "$(query "$work/t.db" "$wrong")" ""
 
 check "export" exits 0 tern_dispatch.h "$tune" export --gpu "$gpu" --shapes qwen7b --db "$work/t.db" --cache "$work/cache" -o "$work/x"
 check "select" exits 0 exact "$tune" select --gpu "$gpu" --db "$work/t.db" --format ternary-g128 --m 8 --n 3584 --k 3584
