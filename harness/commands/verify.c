@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERIFY_TIMEOUT_S 240.0
-#define VERIFY_OPTIONS   13
+#define VERIFY_TIMEOUT_S  240.0
+#define SANITIZED_RECYCLE 32 /* candidates of one worker */
+#define VERIFY_OPTIONS    13
 
 static void list_options(struct verify_options *o, struct tern_option list[VERIFY_OPTIONS]) {
     const struct tern_option options[VERIFY_OPTIONS] = {
@@ -202,12 +203,15 @@ static enum tern_status prepare(struct verify *v, struct tern_error *err) {
 
 static enum tern_status run_pool(struct verify *v, struct tern_error *err) {
     bool cuda = strcmp(v->options.backend, "cuda") == 0;
-    size_t answered = 0;
+    size_t answered = 0, recycle = v->options.sanitize ? SANITIZED_RECYCLE : 0; /* under ASan objects stay loaded */
+    if (cuda) {
+        recycle = 1; /* a fault loses the context for good */
+    }
     const struct tern_pool_work work = {.kind = "verify",
                                         .workers = cuda ? 1 : (size_t)v->options.jobs,
                                         .count = v->item_count,
                                         .timeout_s = VERIFY_TIMEOUT_S,
-                                        .recycle = cuda ? 1 : 0, /* a fault loses the context for good */
+                                        .recycle = recycle,
                                         .user = v,
                                         .request = make_request,
                                         .done = take_answer};

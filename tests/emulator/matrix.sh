@@ -72,6 +72,10 @@ grep -A1 '^FAILED.*BUG=4 ' "$work/log" | grep -q 'AddressSanitizer: use-after-po
 check "ASan names the line that writes behind a buffer" $?
 ! grep -qE '^FAILED.*BUG=0 ' "$work/log"
 check "the right kernel is clean under ASan and UBSan" $?
+# the objects are in the cache now: one worker loads them one after the other and reports after many it has left
+broken --all --order forward --sanitize --jobs 1
+[ $? -eq 1 ] && grep -A1 '^FAILED.*BUG=4 ' "$work/log" | grep -q 'AddressSanitizer: use-after-poison .*kernel.cu'
+check "ASan still names it in a worker that has run other objects" $?
 
 "$tune" verify --templates nosuch >"$work/log" 2>&1
 [ $? -eq 2 ]
