@@ -24,16 +24,12 @@ struct emu_module {
     void (*entry)(struct tern_args);
 };
 
-static bool have_asan(void) {
-    return dlsym(RTLD_DEFAULT, "__asan_init") != NULL;
-}
-
 static enum tern_status emu_open(int ordinal, void **context, struct tern_error *err) {
     if (ordinal != 0) {
         return tern_error_set(err, TERN_MISSING, "the emulator is device 0 only, not %d", ordinal);
     }
     struct emu_context *c = tern_alloc_zero(1, sizeof *c);
-    size_t stack_bytes = have_asan() ? 512 * 1024 : 128 * 1024; /* ASan's frames are larger */
+    size_t stack_bytes = dlsym(RTLD_DEFAULT, "__asan_init") != NULL ? 512 * 1024 : 128 * 1024; /* ASan's frames are larger */
     tern_emu_machine_create(&c->machine, stack_bytes);
     *context = c;
     return TERN_OK;
@@ -133,13 +129,13 @@ static enum tern_status emu_fill(void *context, void *to, uint32_t word, size_t 
 
 /* ---- kernels
  * ------------------------------------------------------------------------------------------------------------------- */
-/* dlclose: static variables of the kernel's object go with it once nobody else holds the same path. Under ASan the object
- * stays: ASan's list of globals keeps pointers into it, and its next report would read them, a fault with its lock held. */
+/* dlclose: static variables of the kernel's object go with it once nobody else holds the same path. An object made with
+ * ASan stays: ASan's list of globals keeps pointers into it, and its next report would fault on them with its lock held. */
 static void emu_module_unload(void *context, void *module) {
     (void)context;
     struct emu_module *m = module;
     if (m != NULL) {
-        if (!have_asan()) {
+        if (m->state == NULL || !m->state->asan) {
             dlclose(m->handle);
         }
         free(m);

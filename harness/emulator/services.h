@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_EMU_VERSION        1
+#define TERN_EMU_VERSION        2
 #define TERN_EMU_EXCHANGE_BYTES 512 /* largest value of one lane in a collective */
 
 struct tern_emu_services {
@@ -36,6 +36,7 @@ struct tern_emu_services {
 /* Written by the host before it resumes a fiber, read by device code as threadIdx and so on; exported as tern_emu_state. */
 struct tern_emu_state {
     int version;
+    int asan; /* 1: compiled with AddressSanitizer */
     unsigned thread[3], block[3], block_dim[3], grid_dim[3];
     const struct tern_emu_services *services;
     uint8_t *shared_begin, *shared_end; /* static __shared__ variables of the object; equal if there are none */

@@ -106,9 +106,17 @@ inline void tern_emu_cluster_sync(void) {
     TERN_EMU_CALL cluster_sync("cluster barrier", 0);
 }
 }
+#if defined(__has_feature) /* clang; gcc defines the macro itself */
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 /* Runs at dlopen: tells the host what the object holds. */
 __attribute__((constructor)) static void tern_emu_describe(void) {
     tern_emu_state.version = TERN_EMU_VERSION;
+#ifdef __SANITIZE_ADDRESS__
+    tern_emu_state.asan = 1;
+#endif
     tern_emu_state.shared_begin = __start_tern_shared;
     tern_emu_state.shared_end = __stop_tern_shared;
 }
