@@ -133,10 +133,7 @@ static int by_prediction(const void *a, const void *b) {
 }
 
 static bool serves(const struct tern_template *t, const struct tern_problem_shape *shape) {
-    bool bits = false;
-    for (size_t i = 0; i < sizeof t->bits / sizeof t->bits[0] && t->bits[i] != 0; i++)
-        bits = bits || t->bits[i] == shape->format->bits;
-    return bits && t->families[shape->format->family] && shape->m >= t->m_min && shape->m <= t->m_max;
+    return tern_template_serves(t, shape->format) && shape->m >= t->m_min && shape->m <= t->m_max;
 }
 
 /* Adds the candidates of one template to a problem; the grid puts the default candidate first, which then gets the best

@@ -14,15 +14,6 @@ static const char *const verify_formats[] = {
     "gptq4-g96-asym", "gptq8-channel",   "gptq8-channel-asym", "gptq8-g64-asym",
 };
 
-static bool serves(const struct tern_template *t, const struct tern_format *format) {
-    for (const int *bits = t->bits; *bits != 0; bits++) {
-        if (t->families[format->family] && *bits == format->bits) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum tern_status select_formats(struct verify *v, struct tern_error *err) {
     struct tern_strs names = {0};
     if (v->options.formats != NULL) {
@@ -173,7 +164,7 @@ enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
     }
     for (size_t t = 0; t < v->template_count && status == TERN_OK; t++) {
         for (size_t f = 0; f < v->format_count && v->selected[t] && status == TERN_OK; f++) {
-            if (serves(&v->templates[t], &v->formats[f])) {
+            if (tern_template_serves(&v->templates[t], &v->formats[f])) {
                 status = add_candidates(v, &v->templates[t], f, err);
             }
         }

@@ -7,7 +7,6 @@
 
 #define MAX_TEXT  800
 #define MAX_DEPTH 200 /* of the tree: bounds recursion in parser, evaluator and printer */
-#define MAX_NAME  32
 
 /* Longer spellings first, so that "<=" is not read as "<". */
 const struct tern_expr_operator tern_expr_operators[TERN_EXPR_OPERATORS] = {

@@ -342,6 +342,13 @@ enum tern_status tern_templates_load_all(struct tern_template **templates, size_
     return status;
 }
 
+bool tern_template_serves(const struct tern_template *t, const struct tern_format *format) {
+    bool bits = false;
+    for (size_t i = 0; i < COUNT(t->bits) && t->bits[i] != 0; i++)
+        bits = bits || t->bits[i] == format->bits;
+    return bits && t->families[format->family];
+}
+
 void tern_template_free(struct tern_template *t) {
     tern_sandbox_free(t->lua);
     t->lua = NULL;

@@ -35,7 +35,7 @@ struct tern_template {
     char unit[16];      /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
     char entry[64];     /* extern "C" symbol */
     bool families[2];   /* by enum tern_family */
-    int bits[4];        /* 0-terminated list of supported code widths */
+    int bits[4];        /* supported code widths; 0 after the last if fewer than 4 */
     bool exact_weights; /* default exactness; a parameter ROUND_WEIGHTS = 1 makes a candidate TERN_ROUNDED_WEIGHTS */
     int min_cc;
     int64_t m_min, m_max;
@@ -51,6 +51,8 @@ struct tern_template {
 /* Loads one template folder, or all of them (name order). Schema errors give file:line or file: key. */
 enum tern_status tern_template_load(const char *dir, struct tern_template *out, struct tern_error *err);
 enum tern_status tern_templates_load_all(struct tern_template **templates, size_t *count, struct tern_error *err);
+/* True if the template takes weights of the format's family and code width; M, N and K are not looked at. */
+bool tern_template_serves(const struct tern_template *t, const struct tern_format *format);
 void tern_template_free(struct tern_template *t);
 void tern_templates_free(struct tern_template *templates, size_t count);
 

@@ -87,6 +87,26 @@ static void a_template_loads(void **state) {
     tern_template_free(&t);
 }
 
+static bool serves(const struct tern_template *t, const char *name) {
+    struct tern_format format;
+    assert_int_equal(tern_format_parse(name, &format, NULL), TERN_OK);
+    return tern_template_serves(t, &format);
+}
+
+/* Four widths fill the list: nothing behind it is a width. */
+static void formats_served_follow_family_and_bits(void **state) {
+    struct tern_template t;
+    struct tern_error err = {0};
+    assert_int_equal(load(*state, "families = { 'gptq' }, bits = { 2, 3, 4, 8 }", &t, &err), TERN_OK);
+    assert_true(serves(&t, "gptq2-g128") && serves(&t, "gptq3-g128") && serves(&t, "gptq8-g128"));
+    assert_false(serves(&t, "ternary-g128"));
+    tern_template_free(&t);
+    assert_int_equal(load(*state, "", &t, &err), TERN_OK);
+    assert_true(serves(&t, "ternary-g128") && serves(&t, "gptq4-g128"));
+    assert_false(serves(&t, "gptq3-g128") || serves(&t, "gptq8-g128"));
+    tern_template_free(&t);
+}
+
 static void valid_is_asked(void **state) {
     struct tern_template t;
     struct tern_error err = {0};
@@ -235,6 +255,7 @@ static void all_templates_load(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_template_loads, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(formats_served_follow_family_and_bits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(valid_is_asked, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refusals_say_how_far_they_looked, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_valid_functions_are_errors, make_folder, remove_folder),
