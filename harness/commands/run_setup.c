@@ -112,34 +112,22 @@ static enum tern_status select_m(struct run *run, struct tern_error *err) {
     return status;
 }
 
+/* Keeps the templates that --templates names, all without it. */
 static enum tern_status select_templates(struct run *run, struct tern_error *err) {
     enum tern_status status = tern_templates_load_all(&run->templates, &run->template_count, err);
-    if (status != TERN_OK || !run->options.templates)
+    if (status != TERN_OK)
         return status;
-    struct tern_strs wanted = {0}, known = {0};
-    tern_strs_split(&wanted, run->options.templates, ',');
-    for (size_t i = 0; i < run->template_count; i++)
-        tern_strs_add(&known, run->templates[i].name);
+    bool *selected = tern_alloc_zero(run->template_count + 1, sizeof *selected);
+    status = tern_templates_select(run->templates, run->template_count, run->options.templates, selected, err);
     size_t kept = 0;
-    for (size_t i = 0; i < run->template_count; i++) {
-        bool keep = false;
-        for (size_t w = 0; w < wanted.count; w++)
-            keep = keep || strcmp(wanted.items[w], run->templates[i].name) == 0;
-        if (keep)
+    for (size_t i = 0; i < run->template_count && status == TERN_OK; i++)
+        if (selected[i])
             run->templates[kept++] = run->templates[i];
         else
             tern_template_free(&run->templates[i]);
-    }
-    run->template_count = kept;
-    if (kept < wanted.count || kept == 0) {
-        const char *near = wanted.count > 0 ? tern_str_suggest(wanted.items[0], &known) : NULL;
-        status = tern_error_set(err, TERN_USAGE, "--templates '%s' names %zu templates, %zu of them exist",
-                                run->options.templates, wanted.count, kept);
-        if (near)
-            tern_error_hint(err, "did you mean '%s'?", near);
-    }
-    tern_strs_free(&wanted);
-    tern_strs_free(&known);
+    if (status == TERN_OK)
+        run->template_count = kept;
+    free(selected);
     return status;
 }
 

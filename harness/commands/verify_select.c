@@ -33,35 +33,13 @@ static enum tern_status select_formats(struct verify *v, struct tern_error *err)
 }
 
 static enum tern_status select_templates(struct verify *v, struct tern_error *err) {
-    struct tern_strs wanted = {0}, known = {0};
     enum tern_status status = tern_templates_load_all(&v->templates, &v->template_count, err);
     v->selected = tern_alloc_zero(v->template_count + 1, sizeof *v->selected);
     v->kernels = tern_alloc_zero(v->template_count + 1, sizeof *v->kernels);
     v->closures = tern_alloc_zero(v->template_count + 1, sizeof *v->closures);
-    for (size_t i = 0; i < v->template_count && status == TERN_OK; i++) {
-        tern_strs_add(&known, v->templates[i].name);
-        v->selected[i] = v->options.templates == NULL;
+    if (status == TERN_OK) {
+        status = tern_templates_select(v->templates, v->template_count, v->options.templates, v->selected, err);
     }
-    if (v->options.templates != NULL) {
-        tern_strs_split(&wanted, v->options.templates, ',');
-    }
-    for (size_t w = 0; w < wanted.count && status == TERN_OK; w++) {
-        bool found = false;
-        for (size_t i = 0; i < v->template_count; i++) {
-            bool same = strcmp(v->templates[i].name, wanted.items[w]) == 0;
-            v->selected[i] = v->selected[i] || same;
-            found = found || same;
-        }
-        if (!found) {
-            status = tern_error_set(err, TERN_USAGE, "unknown template '%s'", wanted.items[w]);
-            const char *near = tern_str_suggest(wanted.items[w], &known);
-            if (near != NULL) {
-                tern_error_hint(err, "did you mean '%s'?", near);
-            }
-        }
-    }
-    tern_strs_free(&wanted);
-    tern_strs_free(&known);
     return status;
 }
 

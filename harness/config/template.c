@@ -342,6 +342,38 @@ enum tern_status tern_templates_load_all(struct tern_template **templates, size_
     return status;
 }
 
+/* Selects one by name; false if none has it. */
+static bool select_name(const struct tern_template *templates, size_t count, const char *name, bool *selected) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(templates[i].name, name) == 0)
+            return selected[i] = true;
+    return false;
+}
+
+enum tern_status tern_templates_select(const struct tern_template *templates, size_t count, const char *list, bool *selected,
+                                       struct tern_error *err) {
+    struct tern_strs wanted = {0}, known = {0};
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < count; i++) {
+        tern_strs_add(&known, templates[i].name);
+        selected[i] = !list;
+    }
+    if (list)
+        tern_strs_split(&wanted, list, ',');
+    if (list && wanted.count == 0)
+        status = tern_error_set(err, TERN_USAGE, "--templates '%s' names no template", list);
+    for (size_t w = 0; w < wanted.count && status == TERN_OK; w++)
+        if (!select_name(templates, count, wanted.items[w], selected)) {
+            const char *near = tern_str_suggest(wanted.items[w], &known);
+            status = tern_error_set(err, TERN_USAGE, "unknown template '%s'", wanted.items[w]);
+            if (near)
+                tern_error_hint(err, "did you mean '%s'?", near);
+        }
+    tern_strs_free(&wanted);
+    tern_strs_free(&known);
+    return status;
+}
+
 bool tern_template_serves(const struct tern_template *t, const struct tern_format *format) {
     bool bits = false;
     for (size_t i = 0; i < COUNT(t->bits) && t->bits[i] != 0; i++)

@@ -51,6 +51,10 @@ struct tern_template {
 /* Loads one template folder, or all of them (name order). Schema errors give file:line or file: key. */
 enum tern_status tern_template_load(const char *dir, struct tern_template *out, struct tern_error *err);
 enum tern_status tern_templates_load_all(struct tern_template **templates, size_t *count, struct tern_error *err);
+/* Sets selected[i] of `count` for the templates that the comma-separated list names, for all if it is NULL. TERN_USAGE: a name
+ * that none has, or no name. */
+enum tern_status tern_templates_select(const struct tern_template *templates, size_t count, const char *list, bool *selected,
+                                       struct tern_error *err);
 /* True if the template takes weights of the format's family and code width; M, N and K are not looked at. */
 bool tern_template_serves(const struct tern_template *t, const struct tern_format *format);
 void tern_template_free(struct tern_template *t);

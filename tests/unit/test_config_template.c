@@ -93,6 +93,21 @@ static bool serves(const struct tern_template *t, const char *name) {
     return tern_template_serves(t, &format);
 }
 
+static void a_selection_names_what_is_unknown(void **state) {
+    (void)state;
+    const struct tern_template templates[] = {{.name = "simt-decode"}, {.name = "mma-decode"}};
+    struct tern_error err = {0};
+    bool selected[2];
+    assert_int_equal(tern_templates_select(templates, 2, NULL, selected, &err), TERN_OK);
+    assert_true(selected[0] && selected[1]);
+    assert_int_equal(tern_templates_select(templates, 2, "mma-decode,mma-decode", selected, &err), TERN_OK);
+    assert_true(!selected[0] && selected[1]);
+    assert_int_equal(tern_templates_select(templates, 2, "simt-decode,mma-decod", selected, &err), TERN_USAGE);
+    assert_string_equal(err.text, "unknown template 'mma-decod'");
+    assert_non_null(strstr(err.hint, "'mma-decode'"));
+    assert_int_equal(tern_templates_select(templates, 2, "", selected, &err), TERN_USAGE);
+}
+
 /* Four widths fill the list: nothing behind it is a width. */
 static void formats_served_follow_family_and_bits(void **state) {
     struct tern_template t;
@@ -255,6 +270,7 @@ static void all_templates_load(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_template_loads, make_folder, remove_folder),
+        cmocka_unit_test(a_selection_names_what_is_unknown),
         cmocka_unit_test_setup_teardown(formats_served_follow_family_and_bits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(valid_is_asked, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refusals_say_how_far_they_looked, make_folder, remove_folder),
