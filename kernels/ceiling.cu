@@ -2,7 +2,7 @@
 // Reads sum what they read, so that a caller can tell that every byte came; products count their steps. Operands are random:
 // on zeros the multipliers hardly switch, the clock stays higher, and the rate is one that no real product reaches.
 #include "kernels.h"
-#if TERN_PROBE == TERN_PROBE_READ
+#if TERN_PROBE == TERN_PROBE_READ || TERN_PROBE == TERN_PROBE_COPY
 #include "tern/memory.cuh"
 #elif TERN_PROBE == TERN_PROBE_BULK
 #include "tern/bulk.cuh"
@@ -12,7 +12,7 @@
 
 extern "C" __global__ void __launch_bounds__(1024) tern_probe(tern_probe_args) {}
 
-#elif TERN_PROBE == TERN_PROBE_READ
+#elif TERN_PROBE == TERN_PROBE_READ || TERN_PROBE == TERN_PROBE_COPY
 
 // Each round a thread starts TERN_PROBE_UNROLL loads before it uses the first; neighbours read neighbouring words.
 extern "C" __global__ void __launch_bounds__(1024) tern_probe(tern_probe_args a) {
@@ -36,7 +36,12 @@ extern "C" __global__ void __launch_bounds__(1024) tern_probe(tern_probe_args a)
         }
 #pragma unroll
         for (int i = 0; i < TERN_PROBE_UNROLL; i++)
+#if TERN_PROBE == TERN_PROBE_COPY
+            if (base + i * threads < a.count)
+                ((uint4 *)a.to)[base + i * threads] = value[i];
+#else
             sum += value[i].x + value[i].y + value[i].z + value[i].w;
+#endif
     }
     if (a.check)
         atomicAdd(a.result, sum);

@@ -49,7 +49,7 @@ struct tern_control_args {
 #define TERN_CONTROL_INCREMENT  1013904223u
 
 /* ceiling.cu, `tern_probe`: what the device can do at best. One build measures one thing, chosen by TERN_PROBE; the matrix
- * probes also by TERN_PROBE_TYPE, TERN_PROBE_READ by TERN_PROBE_UNROLL (16-byte loads in flight a thread). Built for an
+ * probes also by TERN_PROBE_TYPE, READ and COPY by TERN_PROBE_UNROLL (16-byte loads in flight a thread). Built for an
  * architecture without the instruction, a matrix probe adds nothing to `done`, and the caller must look at it. */
 #define TERN_PROBE_EMPTY        0 /* nothing */
 #define TERN_PROBE_READ         1 /* 16-byte streaming loads; any grid, block a multiple of 32 */
@@ -57,6 +57,7 @@ struct tern_control_args {
 #define TERN_PROBE_MMA          3 /* mma.sync in every warp; block a multiple of 32 up to 512 */
 #define TERN_PROBE_WGMMA        4 /* wgmma m64n256, A from registers; block 128 or 256; sm_90a */
 #define TERN_PROBE_WGMMA_SHARED 5 /* the same, A from shared memory */
+#define TERN_PROBE_COPY         6 /* 16-byte streaming loads and stores; any grid, block a multiple of 32 */
 #define TERN_PROBE_F16          0
 #define TERN_PROBE_BF16         1
 #define TERN_PROBE_S8           2
@@ -64,7 +65,8 @@ struct tern_control_args {
 #define TERN_PROBE_CHUNK        8192 /* bytes of one bulk copy */
 
 struct tern_probe_args {
-    const void *data;     /* read: `count` words of 16 bytes, cold */
+    const void *data;     /* read, copy: `count` words of 16 bytes, cold */
+    void *to;             /* copy: where they go */
     unsigned int *result; /* [2]: sum of all 32-bit words read or of the results' bits, when `check`; `done` */
     long long count;      /* words of 16 bytes, or steps of each warp (mma) or warpgroup (wgmma) */
     int check;            /* 0: reads write nothing */

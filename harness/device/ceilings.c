@@ -17,8 +17,9 @@
 #define MAX_NODES      512
 #define SEARCH_SAMPLES 5 /* to find the best geometry; the reported time is sampled anew */
 #define FINAL_SAMPLES  21
-#define SHORT_NODES    20 /* at least, so that what a sample holds beside its nodes is a small part of it */
-#define LONG_NODES     6  /* the same for reads above LONG_READ */
+#define COPY_BLOCK     256 /* threads */
+#define SHORT_NODES    20  /* at least, so that what a sample holds beside its nodes is a small part of it */
+#define LONG_NODES     6   /* the same for reads above LONG_READ */
 #define LONG_READ      (128 * MEBIBYTE)
 #define EMPTY_NODES    200
 #define SETTLE_S       0.3 /* wakes the clocks; longer would heat the device before the cool bursts */
@@ -172,12 +173,9 @@ static enum tern_status check_reads(struct tern_ceiling_run *r, unsigned int sum
     return status;
 }
 
-static enum tern_status measure_reads(struct tern_ceiling_run *r, struct tern_error *err) {
+static enum tern_status measure_reads(struct tern_ceiling_run *r, unsigned int sum, struct tern_error *err) {
     double samples[FINAL_SAMPLES], us = 0;
-    unsigned int sum = 0;
-    enum tern_status status = fill_pool(r, &sum, err);
-    if (status == TERN_OK)
-        status = check_reads(r, sum, err);
+    enum tern_status status = check_reads(r, sum, err);
     for (size_t bytes = SMALLEST_READ; bytes <= LARGEST_READ && status == TERN_OK; bytes *= 2) {
         size_t best = 0;
         double best_us = 0;
@@ -202,26 +200,68 @@ static enum tern_status measure_reads(struct tern_ceiling_run *r, struct tern_er
 
 /* ---- copies and launches ---- */
 
+/* Half the pool onto the other half and back, in turn. function NULL: the driver's copy. */
+struct copies {
+    struct tern_ceiling_run *r;
+    void *function;
+};
+
 static enum tern_status enqueue_copies(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err) {
-    const struct tern_ceiling_run *r = user;
+    const struct copies *c = user;
     enum tern_status status = TERN_OK;
-    size_t half = r->pool_bytes / 2;
-    for (size_t i = 0; i < count && status == TERN_OK; i++)
-        status = tern_backend_cuda.copy(cuda, r->pool + (i % 2 ? half : 0), r->pool + (i % 2 ? 0 : half), half, err);
+    const size_t half = c->r->pool_bytes / 2;
+    const int64_t words = (int64_t)half / 16, round = COPY_BLOCK * 4;
+    for (size_t i = 0; i < count && status == TERN_OK; i++) {
+        char *from = c->r->pool + (i % 2 ? half : 0), *to = c->r->pool + (i % 2 ? 0 : half);
+        struct tern_probe_args args = {.data = from, .to = to, .result = c->r->result, .count = words};
+        struct tern_launch launch = {
+            .function = c->function, .grid = {(words + round - 1) / round, 1, 1}, .block = COPY_BLOCK};
+        status = c->function ? tern_cuda_launch_raw(cuda, &launch, &args, err)
+                             : tern_backend_cuda.copy(cuda, to, from, half, err);
+    }
     return status;
 }
 
-/* The driver's copy of half the pool onto the other half and back. */
-static enum tern_status measure_copy(struct tern_ceiling_run *r, struct tern_error *err) {
-    struct tern_graph *graph = NULL;
-    double samples[FINAL_SAMPLES], us = 0;
-    double bytes = (double)(r->pool_bytes / 2);
-    enum tern_status status = tern_cuda_capture(r->context, enqueue_copies, r, 4, &graph, err);
+/* The copy probe must have written every byte of an odd number of MiB over zeros. */
+static enum tern_status check_copy(struct tern_ceiling_run *r, void *function, unsigned int sum, struct tern_error *err) {
+    struct tern_ceiling_nodes read;
+    unsigned int result[2];
+    char *to = r->pool + r->pool_bytes / 2;
+    struct tern_ceiling_nodes copy = {.launch = {.function = function, .grid = {r->info.sms, 1, 1}, .block = COPY_BLOCK},
+                                      .args = {.data = r->pool, .to = to, .result = r->result, .count = 3 * MEBIBYTE / 16}};
+    enum tern_status status = tern_backend_cuda.fill(r->context, to, 0, 3 * MEBIBYTE, err);
     if (status == TERN_OK)
-        status = tern_ceiling_samples(r, graph, FINAL_SAMPLES, samples, &us, err);
-    tern_graph_free(r->context, graph);
-    return status == TERN_OK ? tern_ceiling_add(r, "copy", bytes, 2e-3 * bytes / us, "GB/s", samples, FINAL_SAMPLES, err)
-                             : status;
+        status = tern_ceiling_once(r, &copy, result, err);
+    if (status == TERN_OK)
+        status = read_nodes(r, 0, 3 * MEBIBYTE, &read, err);
+    read.args.data = to;
+    if (status == TERN_OK)
+        status = tern_ceiling_once(r, &read, result, err);
+    if (status == TERN_OK && result[0] != 3 * sum)
+        status = tern_error_set(err, TERN_FAILED, "the copy probe wrote something else than its 3 MiB");
+    return status;
+}
+
+/* The better of the driver's copy and our own: as nodes of a graph the driver's copies of 1 GiB reached two thirds of the
+ * H200's bandwidth only. */
+static enum tern_status measure_copy(struct tern_ceiling_run *r, unsigned int sum, struct tern_error *err) {
+    struct copies ways[2] = {{.r = r}, {.r = r}};
+    double samples[2][FINAL_SAMPLES], us[2] = {0};
+    const double bytes = (double)(r->pool_bytes / 2);
+    enum tern_status status = tern_fixed_probe(r->fixed, TERN_FIXED_COPY, &ways[1].function, err);
+    if (status == TERN_OK)
+        status = check_copy(r, ways[1].function, sum, err);
+    for (size_t i = 0; i < 2 && status == TERN_OK; i++) {
+        struct tern_graph *graph = NULL;
+        status = tern_cuda_capture(r->context, enqueue_copies, &ways[i], 4, &graph, err);
+        if (status == TERN_OK)
+            status = tern_ceiling_samples(r, graph, FINAL_SAMPLES, samples[i], &us[i], err);
+        tern_graph_free(r->context, graph);
+    }
+    const size_t best = us[1] < us[0];
+    return status == TERN_OK
+               ? tern_ceiling_add(r, "copy", bytes, 2e-3 * bytes / us[best], "GB/s", samples[best], FINAL_SAMPLES, err)
+               : status;
 }
 
 static enum tern_status time_empty(struct tern_ceiling_run *r, int64_t blocks, int64_t block, size_t count, double *samples,
@@ -277,6 +317,7 @@ static enum tern_status allocate(struct tern_ceiling_run *r, struct tern_error *
 enum tern_status tern_ceilings_measure(void *context, struct tern_fixed *fixed, double sustained_s,
                                        struct tern_ceilings *out, struct tern_error *err) {
     struct tern_ceiling_run r = {.context = context, .fixed = fixed, .out = out};
+    unsigned int sum = 0; /* of the words of a MiB of the pool */
     out->count = 0;
     enum tern_status status = tern_backend_cuda.info(context, &r.info, err);
     if (status == TERN_OK)
@@ -286,9 +327,11 @@ enum tern_status tern_ceilings_measure(void *context, struct tern_fixed *fixed, 
     if (status == TERN_OK)
         status = measure_launches(&r, err);
     if (status == TERN_OK)
-        status = measure_reads(&r, err);
+        status = fill_pool(&r, &sum, err);
     if (status == TERN_OK)
-        status = measure_copy(&r, err);
+        status = measure_reads(&r, sum, err);
+    if (status == TERN_OK)
+        status = measure_copy(&r, sum, err);
     if (status == TERN_OK)
         status = tern_ceilings_matrix(&r, sustained_s, err);
     tern_backend_cuda.release(context, r.pool);

@@ -20,7 +20,7 @@ static void print_others(FILE *out, const struct tern_ceilings *c) {
     for (size_t i = 0; i < c->count; i++) {
         const struct tern_ceiling *row = &c->rows[i];
         if (strcmp(row->kind, "copy") == 0)
-            fprintf(out, "  the driver's copy    %8.0f GB/s, read and written, %.0f MiB\n", row->value,
+            fprintf(out, "  copy                 %8.0f GB/s, read and written, %.0f MiB\n", row->value,
                     row->argument / 1048576.0);
         else if (strcmp(row->kind, "launch") == 0)
             fprintf(out, "  empty kernel         %8.2f us as a node of a graph, %.0f block%s\n", row->value, row->argument,

@@ -247,9 +247,10 @@ static void comparison_finds_what_the_host_finds(void **state) {
     end(&e);
 }
 
-/* Sum of the words that a read probe saw, of `bytes` from a buffer that goes on behind them. */
+/* Sum of the words that a read probe saw, of `bytes` from a buffer that goes on behind them. `copied` (may be NULL) is where
+ * a copy probe writes; bytes + 64 of it go to the device and come back. */
 static unsigned int probe_sum(const char *macros, const uint32_t *words, size_t bytes, int64_t blocks, int64_t block,
-                              int check) {
+                              int check, uint32_t *copied) {
     static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
                                   " tern_probe(*(const tern_probe_args *)a.workspace); }\n";
     struct emulated e;
@@ -259,6 +260,7 @@ static unsigned int probe_sum(const char *macros, const uint32_t *words, size_t 
     tern_str_format(preamble, sizeof preamble, "%s\n#include \"tern/abi.h\"", macros);
     emulate(&e, "kernels/ceiling.cu", preamble, wrapper, "wrapped");
     struct tern_probe_args a = {.data = put(&e, words, bytes + 64),
+                                .to = copied ? put(&e, copied, bytes + 64) : NULL,
                                 .result = put(&e, result, sizeof result),
                                 .count = (long long)(bytes / 16),
                                 .check = check};
@@ -267,6 +269,8 @@ static unsigned int probe_sum(const char *macros, const uint32_t *words, size_t 
     if (tern_backend_emu.launch(e.context, &l, &err) != TERN_OK)
         fail_msg("%s", err.text);
     get(&e, result, a.result, sizeof result);
+    if (copied)
+        get(&e, copied, a.to, bytes + 64);
     end(&e);
     return result[0];
 }
@@ -284,13 +288,26 @@ static void read_probes_read_every_byte_once(void **state) {
         words[i] = (i + 1) * 2654435761u;
     for (size_t i = 0; i < bytes / 4; i++)
         sum += words[i];
-    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 1), sum);
-    assert_int_equal(probe_sum(read_8, words, bytes, 2, 128, 1), sum);
-    assert_int_equal(probe_sum(read_8, words, bytes, 30, 128, 1), sum); /* more threads than words */
-    assert_int_equal(probe_sum(bulk, words, bytes, 2, 128, 1), sum);    /* the ring turns round */
-    assert_int_equal(probe_sum(bulk, words, bytes, 14, 128, 1), sum);   /* a block without work */
-    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 0), 0);     /* timed reads write nothing */
+    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 1, NULL), sum);
+    assert_int_equal(probe_sum(read_8, words, bytes, 2, 128, 1, NULL), sum);
+    assert_int_equal(probe_sum(read_8, words, bytes, 30, 128, 1, NULL), sum); /* more threads than words */
+    assert_int_equal(probe_sum(bulk, words, bytes, 2, 128, 1, NULL), sum);    /* the ring turns round */
+    assert_int_equal(probe_sum(bulk, words, bytes, 14, 128, 1, NULL), sum);   /* a block without work */
+    assert_int_equal(probe_sum(read_4, words, bytes, 3, 64, 0, NULL), 0);     /* timed reads write nothing */
     free(words);
+}
+
+static void copy_probe_writes_every_byte_once(void **state) {
+    static const char copy[] = "#define TERN_PROBE 6\n#define TERN_PROBE_UNROLL 4";
+    enum { WORDS = 4 * 997 }; /* 32-bit words; no multiple of what a round takes */
+    uint32_t words[WORDS + 16], copied[WORDS + 16] = {0};
+    (void)state;
+    for (uint32_t i = 0; i < WORDS + 16; i++)
+        words[i] = (i + 1) * 2654435761u;
+    assert_int_equal(probe_sum(copy, words, sizeof words - 64, 3, 64, 1, copied), 0);
+    assert_memory_equal(copied, words, sizeof words - 64);
+    for (size_t i = WORDS; i < WORDS + 16; i++)
+        assert_int_equal(copied[i], 0);
 }
 
 int main(void) {
@@ -299,6 +316,7 @@ int main(void) {
         cmocka_unit_test(reference_agrees_with_the_host),
         cmocka_unit_test(comparison_finds_what_the_host_finds),
         cmocka_unit_test(read_probes_read_every_byte_once),
+        cmocka_unit_test(copy_probe_writes_every_byte_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
