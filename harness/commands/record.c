@@ -113,6 +113,8 @@ static enum tern_status add_row(void *user, const struct tern_store_measured *ro
         set_text(line, "outcome", tern_outcome_name(row->outcome));
         if (row->detail[0])
             set_text(line, "detail", row->detail);
+        if (row->gpu_seconds > 0)
+            json_object_set_new(line, "gpu_seconds", json_real(row->gpu_seconds));
     }
     if (!check) {
         json_object_set_new(line, "sm_mhz", json_integer(row->sm_mhz));

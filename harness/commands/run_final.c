@@ -132,6 +132,9 @@ static void read_finalists(struct final *f, enum tern_outcome fallback, const ch
         x->trial.us_lo = x->stats.lo;
         x->trial.us_hi = x->stats.hi;
         x->trial.sm_mhz = (int)tern_message_int(f->reply, "sm_mhz", 0);
+        /* Rounds are shared by all: of a recording each has its own share, of a GPU an equal part. */
+        x->trial.gpu_seconds = tern_message_real(answer, "gpu_seconds",
+                                                 tern_message_real(f->reply, "gpu_seconds", (double)NAN) / (double)f->count);
     }
 }
 

@@ -161,6 +161,7 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
         status = tern_store_trial_begin(run->store, trial, err);
     if (status != TERN_OK)
         return status;
+    int64_t start_ns = tern_clock_now_ns();
     enum tern_call call =
         tern_run_gpu_call(run, p, request, timeout_s, &reply, trial->detail, sizeof trial->detail, &status, err);
     if (status != TERN_OK) {
@@ -169,10 +170,13 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     }
     if (call != TERN_CALL_OK) {
         trial->outcome = call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH;
+        if (!run->options.replay) /* it had the device until its end; a replay has none */
+            trial->gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     } else {
         trial->outcome = tern_reply_outcome_of(reply);
         tern_str_copy(trial->detail, sizeof trial->detail, tern_message_text(reply, "detail"));
         trial->sm_mhz = (int)tern_message_int(reply, "sm_mhz", 0);
+        trial->gpu_seconds = tern_message_real(reply, "gpu_seconds", (double)NAN);
         *samples = tern_message_samples(reply, "samples", count);
         struct tern_stats stats;
         tern_stats_compute(*samples, *count, &stats);

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_STORE_SCHEMA_VERSION 1
+#define TERN_STORE_SCHEMA_VERSION 2
 
 struct tern_store;
 
@@ -76,6 +76,7 @@ struct tern_store_trial {
     double predicted_us, us, us_lo, us_hi; /* NAN when not measured */
     int64_t sample_count;
     int sm_mhz;
+    double gpu_seconds; /* device work of the trial, checks and warm-up included; 0 or NAN when not known, NAN when read */
 };
 enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t,
                                         struct tern_error *err); /* fills id */
@@ -145,7 +146,8 @@ struct tern_store_measured {
     char stage[16], policy[64], template_name[40], params[256], detail[512];
     enum tern_outcome outcome;
     int sm_mhz;
-    double *samples; /* microseconds; valid during the call only */
+    double gpu_seconds; /* NAN: not known */
+    double *samples;    /* microseconds; valid during the call only */
     size_t sample_count;
 };
 /* The device of this gpu name that was measured last. */

@@ -36,7 +36,7 @@ enum tern_status tern_store_measured_device(struct tern_store *s, const char *gp
 /* With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
 static const char TRIALS_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, t.stage, t.policy, c.template, c.params, t.detail, t.outcome, t.sm_mhz,"
-    " t.samples, max(t.id) FROM trial t JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build"
+    " t.samples, t.gpu_seconds, max(t.id) FROM trial t JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build"
     " JOIN candidate c ON c.id = b.candidate"
     " WHERE t.outcome != 'running' AND t.interrupted = 0"
     " AND t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
@@ -44,7 +44,8 @@ static const char TRIALS_SQL[] =
     " ORDER BY p.format, p.op, p.n, p.k, p.m, t.stage, t.policy, c.template, c.params";
 
 static const char BASELINES_SQL[] =
-    "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, max(b.id)"
+    "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, NULL, "
+    "max(b.id)"
     " FROM baseline b JOIN problem p ON p.id = b.problem"
     " WHERE b.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, b.policy, b.kind ORDER BY p.format, p.op, p.n, p.k, p.m, b.policy, b.kind";
@@ -67,7 +68,8 @@ static void read_row(sqlite3_stmt *row, struct tern_store_measured *m) {
     *m = (struct tern_store_measured){
         .problem = {.m = sqlite3_column_int64(row, 2), .n = sqlite3_column_int64(row, 3), .k = sqlite3_column_int64(row, 4)},
         .outcome = tern_store_outcome_column(row, 10),
-        .sm_mhz = sqlite3_column_int(row, 11)};
+        .sm_mhz = sqlite3_column_int(row, 11),
+        .gpu_seconds = tern_store_double(row, 13)};
     tern_store_text(row, 0, m->problem.format, sizeof m->problem.format);
     tern_store_text(row, 1, m->problem.op, sizeof m->problem.op);
     tern_store_text(row, 5, m->stage, sizeof m->stage);

@@ -112,8 +112,12 @@ static const char SCHEMA_1[] =
     "  id INTEGER PRIMARY KEY, name TEXT NOT NULL, gpu TEXT NOT NULL, tern_version TEXT NOT NULL, created TEXT NOT NULL,"
     "  header_hash TEXT NOT NULL, UNIQUE (name, gpu)) STRICT;";
 
+/* Seconds of device work are times as well: none without a device, none for a row that only plans. */
+static const char SCHEMA_2[] = "ALTER TABLE trial ADD COLUMN gpu_seconds REAL CHECK (gpu_seconds IS NULL"
+                               " OR (gpu_seconds > 0 AND real = 1 AND outcome NOT IN ('running', 'planned')));";
+
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
-static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1};
+static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2};
 
 static enum tern_status read_number(struct tern_store *s, const char *sql, int64_t *value, struct tern_error *err) {
     sqlite3_stmt *statement;

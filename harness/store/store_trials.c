@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/str.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* `real` comes from the device row itself, never from the caller: no row, no trial. */
@@ -25,7 +26,7 @@ enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_
 enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
                                          size_t sample_count, struct tern_error *err) {
     static const char sql[] = "UPDATE trial SET outcome = ?, detail = ?, predicted_us = ?, us = ?, us_lo = ?, us_hi = ?,"
-                              " sample_count = ?, samples = ?, sm_mhz = ?, finished = ?"
+                              " sample_count = ?, samples = ?, sm_mhz = ?, gpu_seconds = ?, finished = ?"
                               " WHERE id = ? AND outcome = 'running' RETURNING id";
     char now[24];
     int64_t id = 0;
@@ -33,8 +34,9 @@ enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern
     void *blob = tern_store_pack_samples(samples_us, sample_count);
     tern_clock_utc(now);
     enum tern_status status = tern_store_prepare(
-        s, &statement, err, sql, "ttddddibiti", tern_outcome_name(t->outcome), t->detail, t->predicted_us, t->us, t->us_lo,
-        t->us_hi, (int64_t)sample_count, blob, sample_count * sizeof(double), (int64_t)t->sm_mhz, now, t->id);
+        s, &statement, err, sql, "ttddddibidti", tern_outcome_name(t->outcome), t->detail, t->predicted_us, t->us, t->us_lo,
+        t->us_hi, (int64_t)sample_count, blob, sample_count * sizeof(double), (int64_t)t->sm_mhz,
+        t->gpu_seconds > 0 ? t->gpu_seconds : (double)NAN, now, t->id);
     if (!status)
         status = tern_store_finish(s, statement, &id, err);
     free(blob);
@@ -44,7 +46,7 @@ enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern
 /* Columns in the order of read_trial. */
 #define TRIAL_COLUMNS                                                                                                       \
     "t.id, t.run, t.device, t.problem, t.build, t.policy, t.stage, t.outcome, t.detail, t.predicted_us, t.us, t.us_lo,"     \
-    " t.us_hi, t.sample_count, t.sm_mhz"
+    " t.us_hi, t.sample_count, t.sm_mhz, t.gpu_seconds"
 
 static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
     *t = (struct tern_store_trial){
@@ -60,6 +62,7 @@ static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
         .us_hi = tern_store_double(row, 12),
         .sample_count = sqlite3_column_int64(row, 13),
         .sm_mhz = sqlite3_column_int(row, 14),
+        .gpu_seconds = tern_store_double(row, 15),
     };
     tern_store_text(row, 5, t->policy, sizeof t->policy);
     tern_store_text(row, 6, t->stage, sizeof t->stage);

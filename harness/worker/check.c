@@ -2,6 +2,7 @@
 #include "worker/check.h"
 #include "worker/check_internal.h"
 
+#include "core/clock.h"
 #include "core/half.h"
 #include "core/str.h"
 #include "verify/guard.h"
@@ -121,7 +122,8 @@ static void read_outputs(struct check_run *run) {
 }
 
 /* Poisons y and workspace, launches, waits, reads y back. */
-static void launch_once(struct check_run *run, const struct check_set *set, const struct check_buffer *x, uint32_t poison) {
+static void launch_untimed(struct check_run *run, const struct check_set *set, const struct check_buffer *x,
+                           uint32_t poison) {
     struct tern_check_problem *p = run->p;
     struct tern_error launch_err = {0};
     struct tern_launch launch = make_launch(run, set, x);
@@ -142,6 +144,12 @@ static void launch_once(struct check_run *run, const struct check_set *set, cons
         return;
     }
     read_outputs(run);
+}
+
+static void launch_once(struct check_run *run, const struct check_set *set, const struct check_buffer *x, uint32_t poison) {
+    int64_t start_ns = tern_clock_now_ns();
+    launch_untimed(run, set, x, poison);
+    run->result->device_seconds += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
 }
 
 /* ---- judgements

@@ -43,6 +43,7 @@ struct tern_check_result {
     struct tern_mismatch
         mismatch; /* summed over all comparisons with the FP64 reference; worst shows how near the bound is */
     int64_t launches;
+    double device_seconds; /* poisoning, launches and reading back, without the host's comparisons */
 };
 
 /* Runs the loaded candidate on the problem: random weights with NaN poison, again with other poison (bitwise equal), second

@@ -115,6 +115,7 @@ static void collect(struct tern_check_result *total, const struct tern_check_res
     total->outcome = one->outcome;
     total->sticky = one->sticky;
     total->launches += one->launches;
+    total->device_seconds += one->device_seconds;
     total->mismatch.count += one->mismatch.count;
     total->mismatch.checked += one->mismatch.checked;
     if (!(one->mismatch.worst <= total->mismatch.worst)) {

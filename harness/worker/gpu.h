@@ -4,14 +4,14 @@
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
  * {"do": "check", "template", "params", "format", "cubin", "m", "k"}: small odd shapes against the host's FP64; answers {"outcome",
- * "detail"}.
+ * "detail", "gpu_seconds"}.
  * {"do": "trial", "template", "params", "cubin", "m", "best_us"}: verifies on the prepared problem, times, verifies again;
  * answers
- *     {"outcome", "detail", "samples", "sm_mhz"}.
+ *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds"}: seconds of device work, verification and warm-up included.
  * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds"}: interleaved rounds of finalists and
  * baselines; answers
  *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
- * "others"}.
+ * "others", "gpu_seconds"}.
  * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).

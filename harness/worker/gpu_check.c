@@ -51,5 +51,7 @@ json_t *gpu_check(struct gpu_session *s, const json_t *request) {
     if (status != TERN_OK)
         return tern_reply_error(&err);
     s->sticky = result.sticky;
-    return tern_reply_outcome(result.outcome, result.detail);
+    json_t *reply = tern_reply_outcome(result.outcome, result.detail);
+    json_object_set_new(reply, "gpu_seconds", json_real(result.device_seconds));
+    return reply;
 }

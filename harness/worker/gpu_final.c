@@ -34,6 +34,7 @@ struct final {
     enum tern_outcome outcome[MAX_ENTRIES];
     char detail[MAX_ENTRIES][200];
     size_t count, rounds;
+    double gpu_seconds; /* rounds and the verification behind them */
     struct tern_gemm *gemm;
     int algorithms, best;
     void *scratch; /* dense weights of one copy, written by the dequantise baseline */
@@ -180,9 +181,9 @@ static json_t *final_reply(const struct final *f) {
     }
     for (int b = 0; b < BASELINES; b++)
         json_object_set_new(baselines, baseline_names[b], tern_message_from_samples(f->baselines[b].samples, f->rounds));
-    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:I, s:i}", "entries", entries, "baselines", baselines, "best_algorithm",
-                     f->best, "algorithms", f->algorithms, "sm_mhz", clocks.sm_mhz, "throttle",
-                     (json_int_t)clocks.throttle_reasons, "others", clocks.other_processes);
+    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:I, s:i, s:f}", "entries", entries, "baselines", baselines,
+                     "best_algorithm", f->best, "algorithms", f->algorithms, "sm_mhz", clocks.sm_mhz, "throttle",
+                     (json_int_t)clocks.throttle_reasons, "others", clocks.other_processes, "gpu_seconds", f->gpu_seconds);
 }
 
 static void final_free(struct final *f) {
@@ -209,10 +210,12 @@ json_t *gpu_final(struct gpu_session *s, const json_t *request) {
         status = tern_error_set(&err, TERN_INTERNAL, "finals without finalists");
     if (status == TERN_OK)
         status = load_baselines(f, &err);
+    int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK)
         status = run_rounds(f, tern_message_real(request, "seconds", 0.4), &err);
     if (status == TERN_OK)
         status = verify_entries(f, &err);
+    f->gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     json_t *reply = status == TERN_OK ? final_reply(f) : tern_reply_error(&err);
     if (!s->sticky)
         final_free(f);

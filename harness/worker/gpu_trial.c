@@ -128,7 +128,7 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     char detail[400] = "";
     double samples[SCREEN_MAX];
     size_t count = 0;
-    int64_t m = tern_message_int(request, "m", 0);
+    int64_t m = tern_message_int(request, "m", 0), start_ns;
     enum tern_outcome outcome = TERN_OUTCOME_FAULT;
     if (m < 1 || m > s->layer.m_max) {
         tern_error_set(&err, TERN_INTERNAL, "M=%lld was not prepared (largest is %lld)", (long long)m,
@@ -141,14 +141,18 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
         gpu_kernel_unload(s, &kernel);
         return trial_reply(TERN_OUTCOME_RESOURCES, err.text, NULL, 0, 0);
     }
+    start_ns = tern_clock_now_ns();
     if (status == TERN_OK)
         status = gpu_verify(s, &kernel, m, &outcome, detail, sizeof detail, &err);
     if (status == TERN_OK && outcome == TERN_OUTCOME_OK)
         status = time_verified(s, &kernel, m, tern_message_real(request, "best_us", 0), samples, &count, &outcome, detail,
                                sizeof detail, &err);
+    double gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     gpu_kernel_unload(s, &kernel);
     if (status != TERN_OK)
         return tern_reply_error(&err);
     tern_cuda_clocks(s->context, &clocks);
-    return trial_reply(outcome, detail, samples, outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
+    json_t *reply = trial_reply(outcome, detail, samples, outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
+    json_object_set_new(reply, "gpu_seconds", json_real(gpu_seconds));
+    return reply;
 }

@@ -47,15 +47,18 @@ static json_t *prepare(struct replay *r, const json_t *request) {
     return json_pack("{s:i, s:i}", "copies", 1, "bytes", 0);
 }
 
-/* Outcome, detail, samples and clock of a recorded line. */
+/* Outcome, detail, samples, clock and device time of a recorded line. */
 static json_t *recorded(const json_t *line) {
     if (!line)
         return tern_reply_outcome(TERN_OUTCOME_INVALID, "not recorded");
     json_t *reply = tern_reply_outcome(tern_reply_outcome_of(line), tern_message_text(line, "detail"));
     json_object_set_new(reply, "sm_mhz", json_integer(tern_message_int(line, "sm_mhz", 0)));
-    json_t *samples = json_object_get(line, "samples");
-    if (samples)
-        json_object_set(reply, "samples", samples);
+    static const char *const numbers[] = {"samples", "gpu_seconds"};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_t *value = json_object_get(line, numbers[i]);
+        if (value)
+            json_object_set(reply, numbers[i], value);
+    }
     return reply;
 }
 
@@ -80,6 +83,7 @@ static json_t *final_entry(const struct replay *r, const struct tern_recorded_pr
     if (line)
         return recorded(line);
     json_t *reply = recorded(tern_recording_trial(&r->recording, "screen", p, tmpl, params));
+    json_object_del(reply, "gpu_seconds"); /* those of the screen, and counted there */
     if (tern_reply_outcome_of(reply) == TERN_OUTCOME_OK)
         json_object_set_new(reply, "detail", json_string("screening samples: it was in no recorded final"));
     return reply;

@@ -105,7 +105,8 @@ static inline struct tern_store_trial sample_trial(const struct rows *r) {
                                  .predicted_us = 4.5,
                                  .us = NAN,
                                  .us_lo = NAN,
-                                 .us_hi = NAN};
+                                 .us_hi = NAN,
+                                 .gpu_seconds = NAN};
     return t;
 }
 

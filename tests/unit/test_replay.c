@@ -18,7 +18,7 @@
 #define CHECK_LINE "{\"what\":\"check\",\"format\":\"f\",\"template\":\"t\",\"params\":\"A=1\",\"outcome\":\"ok\"}\n"
 #define SCREEN(us)                                                                                                          \
     "{\"what\":\"screen\",\"format\":\"f\",\"n\":8,\"k\":16,\"m\":2,\"template\":\"t\",\"params\":\"A=1\","                 \
-    "\"outcome\":\"ok\",\"samples\":[" us "]}\n"
+    "\"outcome\":\"ok\",\"gpu_seconds\":0.25,\"samples\":[" us "]}\n"
 #define END(lines) "{\"what\":\"end\",\"lines\":" lines "}\n"
 
 static void refused(const char *path, enum tern_status status, const char *part) {
@@ -134,6 +134,7 @@ static void fill(const char *path) {
         CHECK_OK(tern_store_trial_begin(s, &t, failure));
         t.outcome = TERN_OUTCOME_OK;
         t.sm_mhz = 1000;
+        t.gpu_seconds = i == 2 ? 0.125 : 0; /* the others are of a database that did not know it yet */
         if (i > 0)
             t.us = t.us_lo = t.us_hi = i == 1 ? 9.0 : 5.0;
         CHECK_OK(tern_store_trial_finish(s, &t, i == 0 ? NULL : i == 1 ? old : samples, (size_t)i, failure));
@@ -181,6 +182,9 @@ static void record_keeps_the_newest_and_the_same_bytes(void **state) {
     struct tern_recorded_problem p = {"ternary-g128", 4608, 3584, 1};
     assert_int_equal(json_object_size(r.lines), 3);
     assert_non_null(tern_recording_check(&r, "ternary-g128", "simt-decode", "STAGES=1"));
+    assert_null(json_object_get(tern_recording_check(&r, "ternary-g128", "simt-decode", "STAGES=1"), "gpu_seconds"));
+    assert_true(tern_message_real(tern_recording_trial(&r, "screen", &p, "simt-decode", "STAGES=1"), "gpu_seconds", 0) ==
+                0.125);
     double *samples =
         tern_message_samples(tern_recording_trial(&r, "screen", &p, "simt-decode", "STAGES=1"), "samples", &count);
     assert_int_equal(count, 2);
@@ -249,6 +253,7 @@ static void the_worker_answers_as_recorded(void **state) {
     expect(ask(&p, about("trial", 3, "A=1")), TERN_OUTCOME_INVALID, "not recorded");
     reply = ask(&p, about("trial", 2, "A=1"));
     assert_int_equal(json_array_size(json_object_get(reply, "samples")), 2);
+    assert_true(tern_message_real(reply, "gpu_seconds", 0) == 0.25);
     expect(reply, TERN_OUTCOME_OK, "");
     reply =
         ask(&p, json_pack("{s:s, s:i, s:[{s:s, s:s}]}", "do", "final", "m", 2, "entries", "template", "t", "params", "A=1"));

@@ -77,6 +77,7 @@ static void test_trial_and_resume(void **state) {
     t.us_lo = 4.9;
     t.us_hi = 5.1;
     t.sm_mhz = 1980;
+    t.gpu_seconds = 0.125;
     t.sample_count = 3;
     strcpy(t.detail, "fine");
     CHECK_OK(tern_store_trial_finish(s, &t, samples, 3, failure));
@@ -150,12 +151,18 @@ static void test_no_time_without_a_device(void **state) {
     assert_non_null(strstr(err.text, "CHECK"));
     t.us = NAN;
     assert_int_equal(tern_store_trial_finish(s, &t, samples, 1, NULL), TERN_INTERNAL); /* samples are times too */
+    t.gpu_seconds = 0.5;
+    assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, NULL), TERN_INTERNAL); /* and seconds of device work */
+    t.gpu_seconds = 0;                                                              /* none */
     t.outcome = TERN_OUTCOME_PLANNED;
     CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
     t = sample_trial(&real); /* planned never has a time, even where there is a device */
     CHECK_OK(tern_store_trial_begin(s, &t, failure));
     t.outcome = TERN_OUTCOME_PLANNED;
     t.us = 5.0;
+    assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, NULL), TERN_INTERNAL);
+    t.us = NAN;
+    t.gpu_seconds = 0.5;
     assert_int_equal(tern_store_trial_finish(s, &t, NULL, 0, NULL), TERN_INTERNAL);
     t.outcome = TERN_OUTCOME_OK;
     t.us = -1;

@@ -74,11 +74,42 @@ static void test_schema_versions(void **state) {
     struct fixture f;
     fixture_open(&f);
     make_database(&f);
-    run_sql(f.db, "PRAGMA user_version = 2");
-    check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 2 is newer");
-    check_open(f.db, TERN_STORE_WRITE, TERN_INTERNAL, "version 2 is newer");
+    run_sql(f.db, "PRAGMA user_version = 3");
+    check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 3 is newer");
+    check_open(f.db, TERN_STORE_WRITE, TERN_INTERNAL, "version 3 is newer");
     run_sql(f.db, "PRAGMA user_version = 0");
     check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "older");
+    fixture_close(&f);
+}
+
+/* A database of version 1 keeps its trials; they do not know how long the device worked. */
+static void test_migration(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tern_store *s;
+    bool found = false;
+    fixture_open(&f);
+    CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
+    struct rows r = sample_rows(s, true);
+    struct tern_store_trial t = sample_trial(&r), back;
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    t.outcome = TERN_OUTCOME_OK;
+    t.us = t.us_lo = t.us_hi = 5;
+    t.gpu_seconds = 0.25;
+    CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
+    tern_store_close(s);
+    run_sql(f.db, "ALTER TABLE trial DROP COLUMN gpu_seconds; PRAGMA user_version = 1");
+    check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 1 is older");
+    CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));
+    assert_true(found && back.us == 5 && isnan(back.gpu_seconds));
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));
+    assert_true(found && back.gpu_seconds == 0.25);
+    tern_store_close(s);
+    CHECK_OK(tern_store_open(f.db, TERN_STORE_READ, &s, failure));
+    tern_store_close(s);
     fixture_close(&f);
 }
 
@@ -362,6 +393,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_that_are_not_ours),
         cmocka_unit_test(test_schema_versions),
+        cmocka_unit_test(test_migration),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_second_writer),
         cmocka_unit_test(test_read_only_folder),
