@@ -162,6 +162,9 @@ static void print(const struct run *run) {
     tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried,
                   (double)(tern_clock_now_ns() - run->start_ns) * 1e-9, tern_str_text(&line), run->options.db);
     tern_str_free(&line);
+    if (run->busy_s > 0)
+        tern_log_note("%.0f s of GPU time, %.1f %% of it in measured and warm-up launches", run->gpu_s,
+                      100 * run->busy_s / run->gpu_s);
     if (run->options.replay && run->outcomes[TERN_OUTCOME_INVALID] > 0)
         tern_log_warn("record again if templates have changed since", "%lld of %lld answers are not in the recording",
                       (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);

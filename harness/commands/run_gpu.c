@@ -43,6 +43,7 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
         *reply = NULL;
         return call;
     }
+    run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
         tern_process_kill(&run->worker);
         run->prepared = 0;

@@ -99,6 +99,8 @@ struct run {
     struct tern_exclusions exclusions;
     int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
     int64_t start_ns;
+    double gpu_s,
+        busy_s; /* time that the run had the GPU for trials, and the part of it that measured and warm-up launches took */
 };
 
 /* run_setup.c */

@@ -358,6 +358,8 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         tern_log_note("%zu of %zu problems are done already", resumed, run->problem_count);
     if (status == TERN_OK)
         status = compile_needed(run, err);
+    int64_t start_ns = tern_clock_now_ns();
+    run->busy_s = 0; /* of calibrating */
     if (status == TERN_OK && left > 0)
         status = settle(run, err);
     double budget_s = run->options.budget_s > 0 ? run->options.budget_s : DEFAULT_BUDGET_S;
@@ -368,5 +370,6 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         double share_s = (double)(end_ns - tern_clock_now_ns()) * 1e-9 / (double)left--;
         status = tune_problem(run, &run->problems[i], SCREEN_SHARE * share_s, err);
     }
+    run->gpu_s = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     return status;
 }

@@ -59,10 +59,10 @@ enum tern_status tern_ceiling_capture(struct tern_ceiling_run *r, struct tern_ce
 enum tern_status tern_ceiling_samples(struct tern_ceiling_run *r, struct tern_graph *graph, size_t count, double *samples,
                                       double *median, struct tern_error *err) {
     struct tern_stats stats;
-    double warm_up_us;
-    enum tern_status status = tern_graph_time(r->context, graph, &warm_up_us, err);
-    for (size_t i = 0; i < count && status == TERN_OK; i++)
-        status = tern_graph_time(r->context, graph, &samples[i], err);
+    struct tern_graph *replays[TERN_MAX_REPLAYS];
+    for (size_t i = 0; i < count && i < TERN_MAX_REPLAYS; i++)
+        replays[i] = graph;
+    enum tern_status status = tern_graph_times(r->context, replays, count, samples, err);
     if (status == TERN_OK) {
         tern_stats_compute(samples, count, &stats);
         *median = stats.median;

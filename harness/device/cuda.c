@@ -78,10 +78,9 @@ static void cuda_close(void *context) {
         return;
     tern_cuda_cublas_close(cuda);
     tern_cuda_nvml_close(cuda);
-    if (cuda->start)
-        cuda->api.event_destroy(cuda->start);
-    if (cuda->stop)
-        cuda->api.event_destroy(cuda->stop);
+    for (size_t i = 0; i < sizeof cuda->events / sizeof *cuda->events; i++)
+        if (cuda->events[i])
+            cuda->api.event_destroy(cuda->events[i]);
     if (cuda->stream)
         cuda->api.stream_destroy(cuda->stream);
     if (cuda->primary)
@@ -99,10 +98,8 @@ static enum tern_status open_context(struct tern_cuda *cuda, struct tern_error *
     if (status == TERN_OK)
         status =
             tern_cuda_check(cuda, api->stream_create(&cuda->stream, CU_STREAM_NON_BLOCKING), "making the work stream", err);
-    if (status == TERN_OK)
-        status = tern_cuda_check(cuda, api->event_create(&cuda->start, CU_EVENT_DEFAULT), "making an event", err);
-    if (status == TERN_OK)
-        status = tern_cuda_check(cuda, api->event_create(&cuda->stop, CU_EVENT_DEFAULT), "making an event", err);
+    for (size_t i = 0; i < sizeof cuda->events / sizeof *cuda->events && status == TERN_OK; i++)
+        status = tern_cuda_check(cuda, api->event_create(&cuda->events[i], CU_EVENT_DEFAULT), "making an event", err);
     return status;
 }
 

@@ -8,7 +8,9 @@
 #include "core/random.h"
 #include "core/str.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define SETTLE_SIDE       4096 /* of the square product that heats the device */
 #define SETTLE_BATCH      8    /* products between two looks at the clock: under 10 ms on a data-centre GPU */
@@ -16,6 +18,7 @@
 #define SETTLE_BLOCK      (1 << 16) /* random halves, repeated over the operands */
 #define MAX_NVML_PROCESS  64
 #define MIG_PREFIX_LENGTH 4
+#define WATCH_PERIOD_NS   20000000
 
 /* By UUID: the ordinals of NVML and of CUDA need not agree. */
 void tern_cuda_nvml_open(struct tern_cuda *cuda) {
@@ -33,7 +36,32 @@ void tern_cuda_nvml_open(struct tern_cuda *cuda) {
     (void)cuda->nvml.shutdown();
 }
 
+/* Readings of a thread, merged until somebody takes them. */
+struct tern_watch {
+    struct tern_cuda *cuda;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool end, fresh; /* fresh: `seen` holds a reading that nobody took */
+    struct tern_clocks seen;
+};
+
+static void watch_close(struct tern_watch *w) {
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->end = true;
+    pthread_cond_signal(&w->ended);
+    pthread_mutex_unlock(&w->lock);
+    (void)pthread_join(w->thread, NULL);
+    (void)pthread_cond_destroy(&w->ended);
+    (void)pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
 void tern_cuda_nvml_close(struct tern_cuda *cuda) {
+    watch_close(cuda->watch);
+    cuda->watch = NULL;
     if (cuda->nvml_device)
         (void)cuda->nvml.shutdown();
     cuda->nvml_device = NULL;
@@ -78,6 +106,75 @@ void tern_cuda_clocks(void *context, struct tern_clocks *out) {
     int result = nvml->processes(device, &count, processes);
     if (result == 0 || result == TERN_NVML_INSUFFICIENT_SIZE)
         out->other_processes = count > 0 ? (int)count - 1 : 0;
+}
+
+static int greater(int a, int b) {
+    return a > b ? a : b;
+}
+
+static void merge(struct tern_watch *w, const struct tern_clocks *now) {
+    struct tern_clocks *seen = &w->seen;
+    if (!w->fresh) {
+        *seen = *now;
+        w->fresh = true;
+        return;
+    }
+    seen->sm_mhz = now->sm_mhz < seen->sm_mhz ? now->sm_mhz : seen->sm_mhz;
+    seen->memory_mhz = now->memory_mhz < seen->memory_mhz ? now->memory_mhz : seen->memory_mhz;
+    seen->temperature_c = greater(seen->temperature_c, now->temperature_c);
+    seen->power_w = greater(seen->power_w, now->power_w);
+    seen->throttle_reasons |= now->throttle_reasons;
+    seen->other_processes = greater(seen->other_processes, now->other_processes);
+}
+
+static void *watch_main(void *user) {
+    struct tern_watch *w = user;
+    pthread_mutex_lock(&w->lock);
+    while (!w->end) {
+        struct tern_clocks now;
+        struct timespec until;
+        pthread_mutex_unlock(&w->lock);
+        tern_cuda_clocks(w->cuda, &now);
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WATCH_PERIOD_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_mutex_lock(&w->lock);
+        merge(w, &now);
+        if (!w->end)
+            (void)pthread_cond_timedwait(&w->ended, &w->lock, &until);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Without a thread the clocks are read when they are asked for. */
+static void watch_open(struct tern_cuda *cuda) {
+    struct tern_watch *w = tern_alloc_zero(1, sizeof *w);
+    w->cuda = cuda;
+    tern_cuda_clocks(cuda, &w->seen);
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_cond_init(&w->ended, NULL);
+    if (pthread_create(&w->thread, NULL, watch_main, w) != 0) {
+        free(w);
+        return;
+    }
+    cuda->watch = w;
+}
+
+void tern_cuda_watch(void *context, struct tern_clocks *out) {
+    struct tern_cuda *cuda = context;
+    if (cuda->nvml_device && !cuda->watch)
+        watch_open(cuda);
+    struct tern_watch *w = cuda->watch;
+    if (!w) {
+        tern_cuda_clocks(cuda, out);
+        return;
+    }
+    pthread_mutex_lock(&w->lock);
+    *out = w->seen;
+    w->fresh = false;
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Fills a device array of `count` halves with normal numbers: zeros or constants would draw less power than real work. */

@@ -4,6 +4,7 @@
 
 #include "device/backend.h"
 #include "device/cuda_api.h"
+#include "device/cuda_timing.h"
 
 /* The void *context of tern_backend_cuda. One work stream carries copies, fills, launches and graphs in order. */
 struct tern_cuda {
@@ -11,12 +12,14 @@ struct tern_cuda {
     CUdevice device;
     CUcontext primary; /* the primary context: cuBLASLt lives in the same one */
     CUstream stream;
-    CUevent start, stop;
+    CUevent events[TERN_MAX_REPLAYS + 2]; /* of tern_graph_times */
+    double busy_s;                        /* see tern_cuda_busy_s */
     int cc, driver_version, smem_optin_bytes;
     char uuid[48]; /* "GPU-..." */
 
     struct tern_nvml_api nvml;
-    void *nvml_device; /* NULL: no NVML, clocks are unknown */
+    void *nvml_device;        /* NULL: no NVML, clocks are unknown */
+    struct tern_watch *watch; /* thread that reads the clocks; NULL before the first tern_cuda_watch */
 
     struct tern_cublas_api cublas; /* filled by the first GEMM */
     cublasLtHandle_t cublas_handle;
@@ -39,10 +42,9 @@ void tern_cuda_nvml_close(struct tern_cuda *cuda);
 /* Fills driver_name, the clocks and the power limit. */
 void tern_cuda_nvml_info(const struct tern_cuda *cuda, struct tern_device_info *info);
 
-struct tern_graph; /* cuda_timing.h */
 /* Capture of work on the stream into a graph: `body` enqueues the work. Used by launches and GEMMs alike. */
 typedef enum tern_status (*tern_capture_body)(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err);
-/* Captures `body` with `count` items, and with one item as the run-in before each sample. The caller frees *graph. */
+/* Captures `body` with `count` items. The caller frees *graph. */
 enum tern_status tern_cuda_capture(struct tern_cuda *cuda, tern_capture_body body, void *user, size_t count,
                                    struct tern_graph **graph, struct tern_error *err);
 

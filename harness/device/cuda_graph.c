@@ -1,7 +1,7 @@
 /* Captured graphs and their timing: one replay between two events is one sample.
- * A sample must not hold the time the host takes to submit the graph. Therefore each is preceded by a run-in on the same
- * stream, which keeps the GPU busy while the host submits the events and the replay: the same graph where that is short
- * (which also leaves the L2 as the rotation leaves it), else a graph of its first item only. */
+ * A sample must not hold the time the host takes to submit the graph. Therefore all replays of a call are submitted at once
+ * behind a run-in on the same stream: the GPU is busy while the host submits. The run-in is the first graph itself, which
+ * also leaves the L2 as the rotation leaves it. */
 #include "device/cuda_context.h"
 #include "device/cuda_timing.h"
 
@@ -9,14 +9,9 @@
 
 #include <stdlib.h>
 
-/* Graphs up to this long are their own run-in. Longer ones have items of 15 us or more (at most TERN_MAX_COPIES of them),
- * which is about what a submission takes: what may still leak into a sample is then far below 1 % of it. */
-#define RUN_IN_WHOLE_US 4000.0
-
 struct tern_graph {
-    CUgraphExec whole, first; /* first: of one item, NULL if whole is no longer than that */
-    size_t count;
-    double last_us; /* whole graph, of the last replay; 0 before the first */
+    CUgraphExec exec;
+    size_t count; /* items */
 };
 
 /* Captures `count` items of `body` and makes them ready to replay; *exec is owned by the caller, also after a failure. */
@@ -49,9 +44,7 @@ enum tern_status tern_cuda_capture(struct tern_cuda *cuda, tern_capture_body bod
         return tern_error_set(err, TERN_INTERNAL, "a graph of no launches cannot be timed");
     struct tern_graph *made = tern_alloc_zero(1, sizeof *made);
     made->count = count;
-    enum tern_status status = capture_once(cuda, body, user, count, &made->whole, err);
-    if (status == TERN_OK && count > 1)
-        status = capture_once(cuda, body, user, 1, &made->first, err);
+    enum tern_status status = capture_once(cuda, body, user, count, &made->exec, err);
     if (status == TERN_OK)
         status = tern_cuda_check(cuda, cuda->api.stream_synchronize(cuda->stream), "uploading a graph", err);
     if (status != TERN_OK) {
@@ -79,41 +72,53 @@ enum tern_status tern_graph_capture(void *context, const struct tern_launch *lau
     return tern_cuda_capture(context, launch_all, (void *)(uintptr_t)launches, count, graph, err);
 }
 
-enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err) {
-    struct tern_cuda *cuda = context;
+/* Events in front of the run-in and behind it and behind each sample. */
+static CUresult replay_all(struct tern_cuda *cuda, struct tern_graph *const *graphs, size_t count) {
     const struct tern_cuda_api *api = &cuda->api;
+    CUresult result = api->event_record(cuda->events[0], cuda->stream);
+    for (size_t i = 0; i <= count && result == CUDA_SUCCESS; i++) {
+        result = api->graph_launch(graphs[i == 0 ? 0 : i - 1]->exec, cuda->stream);
+        if (result == CUDA_SUCCESS)
+            result = api->event_record(cuda->events[i + 1], cuda->stream);
+    }
+    return result == CUDA_SUCCESS ? api->event_synchronize(cuda->events[count + 1]) : result;
+}
+
+enum tern_status tern_graph_times(void *context, struct tern_graph *const *graphs, size_t count, double *us,
+                                  struct tern_error *err) {
+    struct tern_cuda *cuda = context;
     float elapsed_ms = 0;
-    bool whole = !graph->first || graph->last_us <= RUN_IN_WHOLE_US;
-    CUresult result = api->graph_launch(whole ? graph->whole : graph->first, cuda->stream);
-    if (result == CUDA_SUCCESS)
-        result = api->event_record(cuda->start, cuda->stream);
-    if (result == CUDA_SUCCESS)
-        result = api->graph_launch(graph->whole, cuda->stream);
-    if (result == CUDA_SUCCESS)
-        result = api->event_record(cuda->stop, cuda->stream);
-    if (result == CUDA_SUCCESS)
-        result = api->event_synchronize(cuda->stop);
-    if (result == CUDA_SUCCESS)
-        result = api->event_elapsed(&elapsed_ms, cuda->start, cuda->stop);
-    enum tern_status status = tern_cuda_check(cuda, result, "timing a graph", err);
-    if (status != TERN_OK)
-        return status;
-    /* Nothing takes no time: such a sample says that nothing ran. */
-    if (!(elapsed_ms > 0))
-        return tern_error_set(err, TERN_FAILED, "the GPU's clock says that %zu launches took %g ms", graph->count,
-                              elapsed_ms);
-    graph->last_us = 1000.0 * elapsed_ms;
-    *us = graph->last_us / (double)graph->count;
-    return TERN_OK;
+    if (count == 0 || count > TERN_MAX_REPLAYS)
+        return tern_error_set(err, TERN_INTERNAL, "%zu replays at once; 1 to %d can be timed", count, TERN_MAX_REPLAYS);
+    CUresult result = replay_all(cuda, graphs, count);
+    for (size_t i = 0; i <= count && result == CUDA_SUCCESS; i++) {
+        result = cuda->api.event_elapsed(&elapsed_ms, cuda->events[i], cuda->events[i + 1]);
+        if (result != CUDA_SUCCESS)
+            break;
+        /* Nothing takes no time: such a sample says that nothing ran. */
+        if (!(elapsed_ms > 0))
+            return tern_error_set(err, TERN_FAILED, "the GPU's clock says that %zu launches took %g ms",
+                                  graphs[i == 0 ? 0 : i - 1]->count, elapsed_ms);
+        cuda->busy_s += 1e-3 * elapsed_ms;
+        if (i > 0)
+            us[i - 1] = 1000.0 * elapsed_ms / (double)graphs[i - 1]->count;
+    }
+    return tern_cuda_check(cuda, result, "timing a graph", err);
+}
+
+enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err) {
+    return tern_graph_times(context, &graph, 1, us, err);
+}
+
+double tern_cuda_busy_s(const void *context) {
+    return ((const struct tern_cuda *)context)->busy_s;
 }
 
 void tern_graph_free(void *context, struct tern_graph *graph) {
     struct tern_cuda *cuda = context;
     if (!graph)
         return;
-    if (graph->whole)
-        (void)cuda->api.graph_exec_destroy(graph->whole);
-    if (graph->first)
-        (void)cuda->api.graph_exec_destroy(graph->first);
+    if (graph->exec)
+        (void)cuda->api.graph_exec_destroy(graph->exec);
     free(graph);
 }

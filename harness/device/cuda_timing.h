@@ -13,9 +13,16 @@ struct tern_graph;
 /* Captures `count` launches in order (a rotation over weight copies makes them cold). */
 enum tern_status tern_graph_capture(void *context, const struct tern_launch *launches, size_t count,
                                     struct tern_graph **graph, struct tern_error *err);
-/* Replays once between two events; *us = elapsed / items in the graph (an item is a launch, a GEMM, or both together). A
- * run-in of the same work goes before, so that the host's submission is not in the sample. Checks errors. */
+#define TERN_MAX_REPLAYS 32
+/* Replays the graphs in order, each between two events; us[i] = elapsed / items of graphs[i] (an item is a launch, a GEMM, or
+ * both together). The same graph may come several times. Behind a run-in (graphs[0] once more) all are submitted at once, so
+ * that no sample holds the host's submission. count: 1 to TERN_MAX_REPLAYS. Waits, and checks errors. */
+enum tern_status tern_graph_times(void *context, struct tern_graph *const *graphs, size_t count, double *us,
+                                  struct tern_error *err);
+/* One sample of one graph, with its run-in. */
 enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err);
+/* Seconds that the device spent in replays since the context was opened, run-ins included. */
+double tern_cuda_busy_s(const void *context);
 void tern_graph_free(void *context, struct tern_graph *graph);
 
 /* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace, inputs binary16. */
@@ -41,6 +48,11 @@ struct tern_clocks { /* NVML; -1 where unknown */
     uint64_t throttle_reasons; /* nvmlClocksEventReasons bits */
     int other_processes;       /* other compute processes on the device */
 };
+/* At this moment. Takes some milliseconds: nothing to call between samples. */
 void tern_cuda_clocks(void *context, struct tern_clocks *out);
+/* Since the last call: lowest SM clock, highest temperature, power and number of other processes, all reasons together, as a
+ * thread beside has read them about every 20 ms; without a reading in between, the latest. The first call starts the
+ * thread, which ends with the context. */
+void tern_cuda_watch(void *context, struct tern_clocks *out);
 
 #endif

@@ -64,6 +64,7 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
 int tern_gpu_worker(void) {
     struct gpu_session session;
     memset(&session, 0, sizeof session);
+    double busy_s = 0;
     while (!session.sticky) {
         json_t *request = NULL;
         if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
@@ -71,6 +72,9 @@ int tern_gpu_worker(void) {
         json_t *reply = answer(&session, request);
         if (session.sticky)
             json_object_set_new(reply, "sticky", json_true());
+        double now_s = session.context ? tern_cuda_busy_s(session.context) : 0;
+        json_object_set_new(reply, "busy_seconds", json_real(now_s - busy_s));
+        busy_s = now_s;
         enum tern_message_status sent = tern_message_send(TERN_WORKER_FD, reply);
         json_decref(request);
         json_decref(reply);

@@ -1,5 +1,5 @@
 /* Finals on the prepared layer: finalists and cuBLASLt baselines in interleaved rounds A B C A B C, one graph replay each a
- * round. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. */
+ * round, submitted together. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. */
 #include "worker/gpu_session.h"
 
 #include "core/clock.h"
@@ -74,18 +74,17 @@ static enum tern_status capture_gemm(struct final *f, int algorithm, struct tern
 
 /* Median of a few samples of one heuristic; INFINITY if it cannot run. */
 static double algorithm_us(struct final *f, int algorithm) {
-    struct tern_graph *graph = NULL;
+    struct tern_graph *graph = NULL, *graphs[ALGORITHM_SAMPLES];
     struct tern_error err;
-    struct tern_stats stats;
-    double samples[ALGORITHM_SAMPLES], warm_up_us;
-    size_t n = 0;
-    if (capture_gemm(f, algorithm, &graph, &err) == TERN_OK &&
-        tern_graph_time(f->s->context, graph, &warm_up_us, &err) == TERN_OK)
-        while (n < ALGORITHM_SAMPLES && tern_graph_time(f->s->context, graph, &samples[n], &err) == TERN_OK)
-            n++;
+    struct tern_stats stats = {.median = (double)INFINITY};
+    double samples[ALGORITHM_SAMPLES];
+    enum tern_status status = capture_gemm(f, algorithm, &graph, &err);
+    for (size_t i = 0; i < ALGORITHM_SAMPLES; i++)
+        graphs[i] = graph;
+    if (status == TERN_OK && tern_graph_times(f->s->context, graphs, ALGORITHM_SAMPLES, samples, &err) == TERN_OK)
+        tern_stats_compute(samples, ALGORITHM_SAMPLES, &stats);
     tern_graph_free(f->s->context, graph);
-    tern_stats_compute(samples, n, &stats);
-    return n == ALGORITHM_SAMPLES ? stats.median : (double)INFINITY;
+    return stats.median;
 }
 
 static enum tern_status capture_dequant(struct final *f, struct tern_error *err) {
@@ -142,11 +141,17 @@ static bool settled(const struct final *f) {
 }
 
 static enum tern_status one_round(struct final *f, size_t round, struct tern_error *err) {
-    enum tern_status status = TERN_OK;
+    struct tern_graph *graphs[MAX_ENTRIES + BASELINES];
+    double us[MAX_ENTRIES + BASELINES];
+    for (size_t i = 0; i < f->count; i++)
+        graphs[i] = f->entries[i].graph;
+    for (size_t b = 0; b < BASELINES; b++)
+        graphs[f->count + b] = f->baselines[b].graph;
+    enum tern_status status = tern_graph_times(f->s->context, graphs, f->count + BASELINES, us, err);
     for (size_t i = 0; i < f->count && status == TERN_OK; i++)
-        status = tern_graph_time(f->s->context, f->entries[i].graph, &f->entries[i].samples[round], err);
-    for (int b = 0; b < BASELINES && status == TERN_OK; b++)
-        status = tern_graph_time(f->s->context, f->baselines[b].graph, &f->baselines[b].samples[round], err);
+        f->entries[i].samples[round] = us[i];
+    for (size_t b = 0; b < BASELINES && status == TERN_OK; b++)
+        f->baselines[b].samples[round] = us[f->count + b];
     return status;
 }
 
@@ -173,7 +178,7 @@ static enum tern_status verify_entries(struct final *f, struct tern_error *err) 
 static json_t *final_reply(const struct final *f) {
     struct tern_clocks clocks;
     json_t *entries = json_array(), *baselines = json_object();
-    tern_cuda_clocks(f->s->context, &clocks);
+    tern_cuda_watch(f->s->context, &clocks);
     for (size_t i = 0; i < f->count; i++) {
         json_t *entry = tern_reply_outcome(f->outcome[i], f->detail[i]);
         json_object_set_new(entry, "samples", tern_message_from_samples(f->entries[i].samples, f->rounds));

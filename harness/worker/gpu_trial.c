@@ -10,11 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-#define SCREEN_MIN     5 /* samples */
-#define SCREEN_MAX     25
+#define SCREEN_FIRST   3  /* samples: enough to see that a candidate is hopeless */
+#define SCREEN_MIN     5  /* whatever the time says */
+#define SCREEN_STEP    5  /* at once, beyond */
+#define SCREEN_SETTLED 10 /* at least, to be settled before the time is up */
+#define SCREEN_MAX     25 /* a minimum and whole steps */
 #define SCREEN_SECONDS 0.15
 #define SCREEN_NOISE   0.005 /* half width of the interval of the median */
-#define HOPELESS       1.5   /* times the best so far: the first samples are enough */
+#define HOPELESS       1.5   /* times the best so far */
 
 enum tern_status gpu_verify(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, enum tern_outcome *outcome,
                             char *detail, size_t size, struct tern_error *err) {
@@ -73,23 +76,32 @@ static enum tern_status capture(struct gpu_session *s, const struct gpu_kernel *
     return tern_graph_capture(s->context, launches, count, graph, err);
 }
 
-/* Samples until the median is settled, time is up, or the candidate is hopeless against `best_us`. */
+/* `more` replays at once, appended to the samples. */
+static enum tern_status replay(struct gpu_session *s, struct tern_graph *graph, size_t more, double *samples, size_t *count,
+                               struct tern_error *err) {
+    struct tern_graph *graphs[SCREEN_MAX];
+    for (size_t i = 0; i < more; i++)
+        graphs[i] = graph;
+    enum tern_status status = tern_graph_times(s->context, graphs, more, samples + *count, err);
+    *count += status == TERN_OK ? more : 0;
+    return status;
+}
+
+/* A first few samples tell whether the candidate is hopeless against `best_us`; if not, more until the median is settled or
+ * time is up. */
 static enum tern_status sample(struct gpu_session *s, struct tern_graph *graph, double best_us, double *samples,
                                size_t *count, struct tern_error *err) {
     struct tern_stats stats;
-    double warm_up_us;
     int64_t end_ns = tern_clock_now_ns() + (int64_t)(SCREEN_SECONDS * 1e9);
-    enum tern_status status = tern_graph_time(s->context, graph, &warm_up_us, err); /* the first replay pages in code */
-    for (*count = 0; *count < SCREEN_MAX && status == TERN_OK; (*count)++) {
+    *count = 0;
+    enum tern_status status = replay(s, graph, SCREEN_FIRST, samples, count, err);
+    while (status == TERN_OK && *count < SCREEN_MAX) {
         tern_stats_compute(samples, *count, &stats);
-        if (*count >= 3 && stats.median > HOPELESS * best_us)
+        if (stats.median > HOPELESS * best_us || (*count >= SCREEN_MIN && tern_clock_now_ns() > end_ns) ||
+            tern_stats_settled(&stats, SCREEN_SETTLED, SCREEN_NOISE))
             break;
-        if (*count >= SCREEN_MIN &&
-            (tern_clock_now_ns() > end_ns || tern_stats_settled(&stats, SCREEN_MIN + 5, SCREEN_NOISE)))
-            break;
-        status = tern_graph_time(s->context, graph, &samples[*count], err);
-        if (status != TERN_OK)
-            break;
+        size_t more = *count < SCREEN_MIN ? SCREEN_MIN - *count : SCREEN_STEP;
+        status = replay(s, graph, more, samples, count, err);
     }
     return status;
 }
@@ -151,7 +163,7 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     gpu_kernel_unload(s, &kernel);
     if (status != TERN_OK)
         return tern_reply_error(&err);
-    tern_cuda_clocks(s->context, &clocks);
+    tern_cuda_watch(s->context, &clocks);
     json_t *reply = trial_reply(outcome, detail, samples, outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
     json_object_set_new(reply, "gpu_seconds", json_real(gpu_seconds));
     return reply;
