@@ -42,7 +42,8 @@ struct final {
 
 static enum tern_status capture_entry(struct final *f, size_t i, double screen_us, struct tern_error *err) {
     struct tern_launch launches[TERN_MAX_COPIES];
-    size_t copies = f->kernels[i].pack->copies, count = gpu_graph_launches(copies, screen_us);
+    const struct gpu_pack *pack = f->kernels[i].pack;
+    size_t copies = pack->copies, count = gpu_graph_launches(f->s, pack->stride, copies, f->m, screen_us);
     for (size_t j = 0; j < count; j++)
         launches[j] = gpu_kernel_launch(f->s, &f->kernels[i], f->m, j % copies);
     return tern_graph_capture(f->s->context, launches, count, &f->entries[i].graph, err);
@@ -66,7 +67,7 @@ static size_t dense_bytes(const struct gpu_layer *l) {
 static enum tern_status capture_gemm(struct final *f, int algorithm, struct tern_graph **graph, struct tern_error *err) {
     const struct gpu_layer *l = &f->s->layer;
     const void *weights[TERN_MAX_COPIES];
-    size_t count = l->dense_copies < 10 && f->m <= 256 ? l->dense_copies * 4 : l->dense_copies;
+    size_t count = gpu_graph_launches(f->s, (int64_t)dense_bytes(l), l->dense_copies, f->m, f->m <= 256 ? 10.0 : 100.0);
     for (size_t i = 0; i < count; i++)
         weights[i] = (const char *)l->dense + dense_bytes(l) * (i % l->dense_copies);
     return tern_gemm_capture(f->s->context, f->gemm, algorithm, l->x, weights, l->y.at, count, graph, err);
@@ -95,7 +96,7 @@ static enum tern_status capture_dequant(struct final *f, struct tern_error *err)
     enum tern_status status = gpu_pack(f->s, TERN_DEQUANTISE_LAYOUT, &pack, err);
     if (status == TERN_OK)
         status = f->s->backend->alloc(f->s->context, dense_bytes(l), &f->scratch, err);
-    for (; status == TERN_OK && count < gpu_graph_launches(pack->copies, 100.0); count++) {
+    for (; status == TERN_OK && count < gpu_graph_launches(f->s, pack->stride, pack->copies, f->m, 100.0); count++) {
         struct tern_args args = gpu_layer_args(f->s, pack, f->m, count % pack->copies);
         args.y = f->scratch;
         status = tern_fixed_dequantise(f->s->fixed, &l->weights.format, &args, &before[count], err);

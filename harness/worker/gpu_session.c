@@ -327,10 +327,13 @@ struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct g
                                 .args = gpu_layer_args(s, kernel->pack, m, copy)};
 }
 
-/* A sample of 40 us or more hides the event's half microsecond; kernels under 10 us get at least 20 nodes (tuning.md). */
-size_t gpu_graph_launches(size_t copies, double expected_us) {
-    size_t launches = copies;
+/* A sample of 40 us or more hides the event's half microsecond; kernels under 10 us get at least 20 nodes (tuning.md). Where
+ * x and y alone push everything else out of the L2, one launch follows the other on the same copy. */
+size_t gpu_graph_launches(const struct gpu_session *s, int64_t weight_bytes, size_t copies, int64_t m, double expected_us) {
+    double touched = (double)weight_bytes + 2.0 * (double)m * (double)(s->layer.weights.n + s->layer.weights.k);
+    double cold = COLD_FACTOR * (double)s->info.l2_bytes / touched + 1;
+    size_t rotation = cold < (double)copies ? (size_t)cold : copies, launches = rotation;
     while (launches < 20 && expected_us < 50.0)
-        launches += copies;
+        launches += rotation;
     return launches > TERN_MAX_COPIES ? TERN_MAX_COPIES : launches;
 }

@@ -100,8 +100,9 @@ enum tern_status gpu_guarded_alloc(struct gpu_session *s, int64_t bytes, struct 
 void gpu_guarded_free(struct gpu_session *s, struct gpu_guarded *g);
 enum tern_status gpu_guarded_check(struct gpu_session *s, const struct gpu_guarded *g, bool *intact, struct tern_error *err);
 
-/* How many launches a graph holds: every copy once, and enough that no sample is shorter than the clock can see. */
-size_t gpu_graph_launches(size_t copies, double expected_us);
+/* How many launches at batch size m a graph holds: as many copies as keep each launch's weights cold, and enough that no
+ * sample is shorter than the clock can see. */
+size_t gpu_graph_launches(const struct gpu_session *s, int64_t weight_bytes, size_t copies, int64_t m, double expected_us);
 
 /* gpu_trial.c: launches once on poisoned memory and compares every element of y with the reference, and the guards. Sets
  * *outcome and detail; s->sticky after a fault. An error is one of the machine. */

@@ -70,7 +70,7 @@ enum tern_status gpu_verify(struct gpu_session *s, const struct gpu_kernel *kern
 static enum tern_status capture(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, double expected_us,
                                 struct tern_graph **graph, struct tern_error *err) {
     struct tern_launch launches[TERN_MAX_COPIES];
-    size_t copies = kernel->pack->copies, count = gpu_graph_launches(copies, expected_us);
+    size_t copies = kernel->pack->copies, count = gpu_graph_launches(s, kernel->pack->stride, copies, m, expected_us);
     for (size_t i = 0; i < count; i++)
         launches[i] = gpu_kernel_launch(s, kernel, m, i % copies);
     return tern_graph_capture(s->context, launches, count, graph, err);
