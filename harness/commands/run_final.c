@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINALISTS       5   /* best screened candidates */
+#define FINALISTS       8   /* best screened candidates */
 #define FINALISTS_MAX   12  /* with the defaults and the best of each layout */
 #define FINAL_SECONDS   0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
 #define FINAL_TIMEOUT_S 180.0
@@ -25,7 +25,7 @@ struct finalist {
     double *samples;
     size_t count;
     struct tern_stats stats;
-    double p_best;
+    double p_best, regret;
 };
 
 struct final {
@@ -191,22 +191,28 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
     return status;
 }
 
-/* P(best) over the finalists that ran right. */
+/* P(best) and regret over the finalists that ran right as many rounds as the fastest of them; who left earlier was surely
+ * slower. */
 static void rank_finalists(struct final *f) {
     const double *samples[FINALISTS_MAX];
-    double p_best[FINALISTS_MAX];
-    size_t index[FINALISTS_MAX], n = 0, rounds = SIZE_MAX;
+    double p_best[FINALISTS_MAX], regret[FINALISTS_MAX];
+    size_t index[FINALISTS_MAX], n = 0;
+    const struct finalist *leader = NULL;
     for (size_t i = 0; i < f->count; i++)
-        if (f->list[i].trial.outcome == TERN_OUTCOME_OK) {
+        if (f->list[i].trial.outcome == TERN_OUTCOME_OK && (!leader || f->list[i].stats.median < leader->stats.median))
+            leader = &f->list[i];
+    for (size_t i = 0; i < f->count; i++)
+        if (f->list[i].trial.outcome == TERN_OUTCOME_OK && f->list[i].count >= leader->count) {
             samples[n] = f->list[i].samples;
             index[n++] = i;
-            rounds = f->list[i].count < rounds ? f->list[i].count : rounds;
         }
     if (n == 0)
         return;
-    tern_stats_p_best(samples, n, rounds, RESAMPLES, (uint64_t)f->run->options.seed, p_best);
-    for (size_t i = 0; i < n; i++)
+    tern_stats_p_best(samples, n, leader->count, RESAMPLES, (uint64_t)f->run->options.seed, p_best, regret);
+    for (size_t i = 0; i < n; i++) {
         f->list[index[i]].p_best = p_best[i];
+        f->list[index[i]].regret = regret[i];
+    }
 }
 
 /* Adds the comparison with cuBLASLt FP16: the faster of its default and its best of 16, paired by round. */

@@ -129,16 +129,39 @@ static void share_win(const double *medians, size_t candidates, double *wins) {
             wins[c] += 1.0 / (double)tied;
 }
 
-void tern_stats_p_best(const double *const *samples, size_t candidates, size_t rounds, size_t resamples, uint64_t seed,
-                       double *p_best) {
+/* Each candidate's share above the smallest median of one resample; infinite where it has none. */
+static void note_regrets(const double *medians, size_t candidates, double *regrets, size_t stride) {
+    double best = INFINITY;
     for (size_t c = 0; c < candidates; c++)
+        best = medians[c] < best ? medians[c] : best;
+    for (size_t c = 0; c < candidates; c++)
+        regrets[c * stride] = isfinite(medians[c]) ? medians[c] / best - 1 : INFINITY;
+}
+
+bool tern_stats_slower(const double *a, const double *b, size_t rounds, double margin) {
+    size_t slower = 0;
+    double tail = 0;
+    for (size_t r = 0; r < rounds; r++)
+        slower += a[r] > (1 + margin) * b[r];
+    for (size_t k = slower; k <= rounds; k++)
+        tail += exp(lgamma((double)rounds + 1) - lgamma((double)k + 1) - lgamma((double)(rounds - k) + 1) -
+                    (double)rounds * log(2.0));
+    return tail < 1e-3;
+}
+
+void tern_stats_p_best(const double *const *samples, size_t candidates, size_t rounds, size_t resamples, uint64_t seed,
+                       double *p_best, double *regret) {
+    for (size_t c = 0; c < candidates; c++) {
         p_best[c] = rounds && resamples ? 0.0 : NAN;
+        regret[c] = NAN;
+    }
     if (candidates == 0 || rounds == 0 || resamples == 0)
         return;
     struct tern_random random;
     struct tern_ranked **ranked = tern_alloc(candidates * sizeof *ranked);
     size_t *counts = tern_alloc(rounds * sizeof *counts);
     double *medians = tern_alloc(candidates * sizeof *medians);
+    double *regrets = tern_alloc(candidates * resamples * sizeof *regrets); /* by candidate */
     tern_random_init(&random, seed, "stats-p-best");
     for (size_t c = 0; c < candidates; c++)
         ranked[c] = rank_samples(samples[c], rounds);
@@ -147,14 +170,18 @@ void tern_stats_p_best(const double *const *samples, size_t candidates, size_t r
         for (size_t c = 0; c < candidates; c++)
             medians[c] = resampled_median(ranked[c], counts, rounds);
         share_win(medians, candidates, p_best);
+        note_regrets(medians, candidates, regrets + s, resamples);
     }
     for (size_t c = 0; c < candidates; c++) {
         p_best[c] /= (double)resamples;
+        qsort(regrets + c * resamples, resamples, sizeof *regrets, compare_doubles);
+        regret[c] = quantile(regrets + c * resamples, resamples, 0.95);
         free(ranked[c]);
     }
     free(ranked);
     free(counts);
     free(medians);
+    free(regrets);
 }
 
 void tern_stats_ratio_interval(const double *a, const double *b, size_t rounds, size_t resamples, uint64_t seed,

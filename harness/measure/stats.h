@@ -24,10 +24,15 @@ void tern_stats_compute(const double *samples, size_t n, struct tern_stats *stat
 /* True when sampling may stop: n >= min_samples and rel_noise < target (0.005 and 20 by default of callers). */
 bool tern_stats_settled(const struct tern_stats *stats, size_t min_samples, double target);
 
-/* Paired rounds: samples[c][r] of candidate c in round r. p_best[c] = share of `resamples` bootstrap resamples of the rounds
- * in which candidate c has the smallest median (ties split). Deterministic for a seed. */
+/* Paired rounds: samples[c][r] of candidate c in round r. Over `resamples` bootstrap resamples of the rounds, p_best[c] = share
+ * in which candidate c has the smallest median (ties split), and regret[c] = the 95th percentile of how much larger its median
+ * is than the smallest, as a share of that. Deterministic for a seed. */
 void tern_stats_p_best(const double *const *samples, size_t candidates, size_t rounds, size_t resamples, uint64_t seed,
-                       double *p_best);
+                       double *p_best, double *regret);
+
+/* Sign test over paired rounds: true if a took more than (1 + margin) times b's time in so many of them that chance alone gives
+ * that in less than one case in a thousand (10 of 10, 13 of 14, 18 of 20). */
+bool tern_stats_slower(const double *a, const double *b, size_t rounds, double margin);
 
 /* Bootstrap 95 % interval of median(a)/median(b) over paired rounds. */
 void tern_stats_ratio_interval(const double *a, const double *b, size_t rounds, size_t resamples, uint64_t seed,

@@ -1,5 +1,5 @@
 /* Finals on the prepared layer: finalists and cuBLASLt baselines in interleaved rounds A B C A B C, one graph replay each a
- * round, submitted together. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. */
+ * round, submitted together; a finalist that is surely slower than the leader leaves. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. */
 #include "worker/gpu_session.h"
 
 #include "core/clock.h"
@@ -17,12 +17,16 @@
 #define ROUNDS_MIN        20
 #define ROUNDS_MAX        200
 #define NOISE             0.005
+#define RACE_ROUNDS       10   /* before a finalist may be out, */
+#define RACE_MARGIN       0.01 /* which is surely slower than the leader by this */
 
 enum baseline { DEFAULT, BEST, DEQUANT, BASELINES };
 static const char *const baseline_names[BASELINES] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt"};
 
 struct entrant { /* a finalist or a baseline: a graph and its samples */
     struct tern_graph *graph;
+    bool out;     /* surely slower than the leader: no more rounds */
+    size_t count; /* rounds */
     double samples[ROUNDS_MAX];
 };
 
@@ -125,16 +129,24 @@ static enum tern_status load_baselines(struct final *f, struct tern_error *err) 
     return status == TERN_OK ? capture_dequant(f, err) : status;
 }
 
-/* True when every entrant's median is known well enough. */
-static bool settled(const struct final *f) {
-    struct tern_stats stats;
-    for (size_t i = 0; i < f->count; i++) {
-        tern_stats_compute(f->entries[i].samples, f->rounds, &stats);
-        if (!tern_stats_settled(&stats, ROUNDS_MIN, NOISE))
-            return false;
-    }
-    for (int b = 0; b < BASELINES; b++) {
-        tern_stats_compute(f->baselines[b].samples, f->rounds, &stats);
+/* Finalists that are still in, then the baselines. */
+static size_t in_the_race(struct final *f, struct entrant **in) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->entries[i].out)
+            in[n++] = &f->entries[i];
+    for (int b = 0; b < BASELINES; b++)
+        in[n++] = &f->baselines[b];
+    return n;
+}
+
+/* True when the median of all that are in is known well enough. */
+static bool settled(struct final *f) {
+    struct entrant *in[MAX_ENTRIES + BASELINES];
+    size_t n = in_the_race(f, in);
+    for (size_t i = 0; i < n; i++) {
+        struct tern_stats stats;
+        tern_stats_compute(in[i]->samples, in[i]->count, &stats);
         if (!tern_stats_settled(&stats, ROUNDS_MIN, NOISE))
             return false;
     }
@@ -142,18 +154,35 @@ static bool settled(const struct final *f) {
 }
 
 static enum tern_status one_round(struct final *f, size_t round, struct tern_error *err) {
-    struct tern_graph *graphs[MAX_ENTRIES + BASELINES];
+    struct entrant *in[MAX_ENTRIES + BASELINES];
+    struct tern_graph *graphs[MAX_ENTRIES + BASELINES] = {NULL};
     double us[MAX_ENTRIES + BASELINES];
-    for (size_t i = 0; i < f->count; i++)
-        graphs[i] = f->entries[i].graph;
-    for (size_t b = 0; b < BASELINES; b++)
-        graphs[f->count + b] = f->baselines[b].graph;
-    enum tern_status status = tern_graph_times(f->s->context, graphs, f->count + BASELINES, us, err);
-    for (size_t i = 0; i < f->count && status == TERN_OK; i++)
-        f->entries[i].samples[round] = us[i];
-    for (size_t b = 0; b < BASELINES && status == TERN_OK; b++)
-        f->baselines[b].samples[round] = us[f->count + b];
+    size_t n = in_the_race(f, in);
+    for (size_t i = 0; i < n; i++)
+        graphs[i] = in[i]->graph;
+    enum tern_status status = tern_graph_times(f->s->context, graphs, n, us, err);
+    for (size_t i = 0; i < n && status == TERN_OK; i++) {
+        in[i]->samples[round] = us[i];
+        in[i]->count = round + 1;
+    }
     return status;
+}
+
+/* Who is surely slower than the leader is out: the rounds go to those between whom it is not decided. */
+static void eliminate(struct final *f) {
+    const struct entrant *leader = NULL;
+    struct tern_stats stats;
+    double best = (double)INFINITY;
+    for (size_t i = 0; i < f->count; i++) {
+        tern_stats_compute(f->entries[i].samples, f->entries[i].count, &stats);
+        if (!f->entries[i].out && stats.median < best) {
+            leader = &f->entries[i];
+            best = stats.median;
+        }
+    }
+    for (size_t i = 0; i < f->count && leader; i++)
+        f->entries[i].out =
+            f->entries[i].out || tern_stats_slower(f->entries[i].samples, leader->samples, f->rounds, RACE_MARGIN);
 }
 
 static enum tern_status run_rounds(struct final *f, double seconds, struct tern_error *err) {
@@ -164,6 +193,8 @@ static enum tern_status run_rounds(struct final *f, double seconds, struct tern_
             break;
         status = one_round(f, f->rounds, err);
         f->rounds += status == TERN_OK;
+        if (f->rounds >= RACE_ROUNDS)
+            eliminate(f);
     }
     return status;
 }
@@ -182,7 +213,7 @@ static json_t *final_reply(const struct final *f) {
     tern_cuda_watch(f->s->context, &clocks);
     for (size_t i = 0; i < f->count; i++) {
         json_t *entry = tern_reply_outcome(f->outcome[i], f->detail[i]);
-        json_object_set_new(entry, "samples", tern_message_from_samples(f->entries[i].samples, f->rounds));
+        json_object_set_new(entry, "samples", tern_message_from_samples(f->entries[i].samples, f->entries[i].count));
         json_array_append_new(entries, entry);
     }
     for (int b = 0; b < BASELINES; b++)

@@ -138,12 +138,15 @@ static void best_is_certain_when_it_always_wins(void **state) {
     (void)state;
     const double a[] = {3, 4, 5, 6}, b[] = {1, 2, 3, 4}, c[] = {9, 9, 9, NAN};
     const double *const all[] = {a, b, c};
-    double p[3];
-    tern_stats_p_best(all, 3, 4, 500, 1, p);
+    double p[3], regret[3];
+    tern_stats_p_best(all, 3, 4, 500, 1, p, regret);
     near(p[0], 0);
     near(p[1], 1);
     near(p[2], 0);
-    tern_stats_p_best(all, 1, 4, 500, 1, p);
+    near(regret[1], 0);
+    assert_true(regret[0] >= 0.5 && regret[0] <= 2); /* 3/1 - 1 at most, 6/4 - 1 at least */
+    assert_true(isinf(regret[2]) || isnan(regret[2]) || regret[2] > 1.25);
+    tern_stats_p_best(all, 1, 4, 500, 1, p, regret);
     near(p[0], 1);
 }
 
@@ -151,15 +154,15 @@ static void ties_are_split_and_nothing_is_nan(void **state) {
     (void)state;
     const double a[] = {1, 2, 3}, bad[] = {NAN, NAN, NAN};
     const double *const same[] = {a, a, a, bad}, *const hopeless[] = {bad, bad};
-    double p[4];
-    tern_stats_p_best(same, 4, 3, 300, 1, p);
+    double p[4], regret[4];
+    tern_stats_p_best(same, 4, 3, 300, 1, p, regret);
     for (int i = 0; i < 3; i++)
         assert_true(fabs(p[i] - 1.0 / 3) < 1e-9);
     near(p[3], 0);
-    tern_stats_p_best(hopeless, 2, 3, 300, 1, p);
+    tern_stats_p_best(hopeless, 2, 3, 300, 1, p, regret);
     near(p[0], 0); /* nobody is best */
     near(p[1], 0);
-    tern_stats_p_best(same, 2, 0, 300, 1, p);
+    tern_stats_p_best(same, 2, 0, 300, 1, p, regret);
     assert_true(isnan(p[0]) && isnan(p[1]));
 }
 
@@ -169,16 +172,39 @@ static void ties_are_split_and_nothing_is_nan(void **state) {
 static void p_best_meets_its_expectation(void **state) {
     (void)state;
     const double a[] = {1, 4}, a2[] = {1, 3}, b[] = {2, 3};
-    double p[2], again[2];
-    tern_stats_p_best((const double *const[]){a, b}, 2, 2, 20000, 3, p);
+    double p[2], again[2], regret[2];
+    tern_stats_p_best((const double *const[]){a, b}, 2, 2, 20000, 3, p, regret);
     assert_true(fabs(p[0] - 0.5) < 0.015);
     near(p[0] + p[1], 1);
-    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 3, p);
+    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 3, p, regret);
     assert_true(fabs(p[0] - 0.875) < 0.01);
-    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 3, again);
+    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 3, again, regret);
     assert_true(p[0] == again[0] && p[1] == again[1]);
-    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 4, again);
+    tern_stats_p_best((const double *const[]){a2, b}, 2, 2, 20000, 4, again, regret);
     assert_true(p[0] != again[0]);
+}
+
+/* Binomial tails: 2^-10 = 0.00098; (1 + 14) / 2^14 = 0.00092; (1 + 20 + 190) / 2^20 = 0.0002; 2^-9 = 0.002. */
+static void surely_slower_by_the_sign_test(void **state) {
+    (void)state;
+    double a[20], b[20];
+    for (size_t i = 0; i < 20; i++) {
+        a[i] = 103;
+        b[i] = 100;
+    }
+    assert_true(tern_stats_slower(a, b, 10, 0.02));
+    assert_false(tern_stats_slower(a, b, 9, 0.02));
+    assert_false(tern_stats_slower(a, b, 20, 0.04)); /* slower, but not by the margin */
+    assert_false(tern_stats_slower(b, a, 20, 0));
+    a[3] = 90;
+    assert_false(tern_stats_slower(a, b, 10, 0.02));
+    assert_true(tern_stats_slower(a, b, 14, 0.02));
+    a[4] = 90;
+    assert_false(tern_stats_slower(a, b, 14, 0.02));
+    assert_true(tern_stats_slower(a, b, 20, 0.02));
+    assert_false(tern_stats_slower(a, b, 0, 0));
+    b[0] = (double)NAN; /* a round that does not count: 17 of 20 */
+    assert_false(tern_stats_slower(a, b, 20, 0.02));
 }
 
 static void ratio_of_medians(void **state) {
@@ -220,6 +246,7 @@ int main(void) {
         cmocka_unit_test(best_is_certain_when_it_always_wins),
         cmocka_unit_test(ties_are_split_and_nothing_is_nan),
         cmocka_unit_test(p_best_meets_its_expectation),
+        cmocka_unit_test(surely_slower_by_the_sign_test),
         cmocka_unit_test(ratio_of_medians),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,297 @@
+/* Search strategies over the candidates of one problem. See search.h. */
+#include "space/search.h"
+
+#include "core/random.h"
+#include "core/str.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEAR_LIMIT        1.02 /* times the limit: nothing better is worth a search (tuning.md) */
+#define OWN_OFFSET        0.04 /* variances of r = ln(measured / predicted): of what a problem's candidates have in common, */
+#define FAMILY_OFFSET     0.04 /* of what a family has in common, */
+#define ADDITIVE          0.06 /* of single parameters' effects, */
+#define INTERACTION       0.03 /* of combinations, */
+#define NOISE             1e-4 /* and of a measurement */
+#define ADDITIVE_STEPS    2.0  /* steps of a parameter over which its effect changes by e */
+#define INTERACTION_STEPS 2.0  /* the same of combinations, all steps together */
+#define SHARED            0.8  /* correlation of the effects on neighbouring problems */
+#define ASK_SDS           1.0  /* lower bound that chooses the next question */
+#define STOP_SDS          2.0  /* lower bound that must lie above the best for a race to end */
+#define STOP_MARGIN       0.01 /* faster by less than this is not worth a question */
+#define RACE_LEAST        10   /* questions of a race, whatever the estimates say */
+
+static const char *const names[TERN_STRATEGY_COUNT] = {"exhaustive", "random", "model", "race"};
+
+struct point {
+    struct tern_search_point p;
+    double steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
+    bool asked, told;
+    double us;             /* told; NAN: did not run right */
+    double *solved;        /* L^-1 k of this point against the evidence, one number each piece of it */
+    double variance, mean; /* of r, given the evidence */
+};
+
+/* One measurement: of a point of this problem, or of its twin on a neighbouring one. */
+struct evidence {
+    size_t point, problem; /* problem 0: this one */
+    double *row;           /* of L, the Cholesky factor of the covariance of all evidence */
+    double whitened;       /* (L^-1 r) of this piece */
+};
+
+struct tern_search {
+    enum tern_strategy strategy;
+    struct point *points;
+    size_t count, at; /* at: next of `order` */
+    size_t *order;    /* fixed orders; of a race the defaults */
+    size_t order_count;
+    struct evidence *evidence;
+    size_t evidence_count, evidence_room, family_count, asked;
+    double limit_us, best_us;
+};
+
+enum tern_strategy tern_strategy_find(const char *name) {
+    int i = 0;
+    while (i < TERN_STRATEGY_COUNT && strcmp(names[i], name) != 0)
+        i++;
+    return (enum tern_strategy)i;
+}
+
+const char *tern_strategy_name(enum tern_strategy strategy) {
+    return names[strategy];
+}
+
+/* ---- estimates of a race: Gaussian process regression (Rasmussen and Williams 2006, algorithm 2.1), one measurement at a
+ * time ---- */
+
+static double covariance(const struct point *a, const struct point *b, bool same_problem) {
+    double sum = same_problem ? OWN_OFFSET : 0, alike = 0, steps = 0;
+    if (a->p.family != b->p.family)
+        return sum;
+    for (size_t v = 0; v < a->p.value_count; v++) {
+        double away = fabs(a->steps[v] - b->steps[v]);
+        steps += away;
+        alike += exp(-away / ADDITIVE_STEPS);
+    }
+    double effects = FAMILY_OFFSET + INTERACTION * exp(-steps / INTERACTION_STEPS);
+    effects += a->p.value_count > 0 ? ADDITIVE * alike / (double)a->p.value_count : ADDITIVE;
+    return sum + (same_problem ? 1 : SHARED) * effects;
+}
+
+/* Takes in r of a point on a problem: a new row of L, and what it says of every point. */
+static void learn(struct tern_search *s, size_t index, size_t problem, double r) {
+    size_t n = s->evidence_count;
+    if (n == s->evidence_room) {
+        s->evidence_room = n ? 2 * n : 64;
+        s->evidence = tern_realloc(s->evidence, s->evidence_room * sizeof *s->evidence);
+        for (size_t i = 0; i < s->count; i++)
+            s->points[i].solved = tern_realloc(s->points[i].solved, s->evidence_room * sizeof(double));
+    }
+    struct evidence *e = &s->evidence[n];
+    *e = (struct evidence){.point = index, .problem = problem, .row = tern_alloc((n + 1) * sizeof(double))};
+    const struct point *at = &s->points[index];
+    double left = covariance(at, at, true) + NOISE;
+    e->whitened = r;
+    for (size_t j = 0; j < n; j++) {
+        const struct evidence *other = &s->evidence[j];
+        double k = covariance(at, &s->points[other->point], problem == other->problem);
+        for (size_t l = 0; l < j; l++)
+            k -= e->row[l] * other->row[l];
+        e->row[j] = k / other->row[j];
+        left -= e->row[j] * e->row[j];
+        e->whitened -= e->row[j] * other->whitened;
+    }
+    e->row[n] = sqrt(left > NOISE / 2 ? left : NOISE / 2);
+    e->whitened /= e->row[n];
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        double k = covariance(p, at, problem == 0);
+        for (size_t j = 0; j < n; j++)
+            k -= p->solved[j] * e->row[j];
+        p->solved[n] = k / e->row[n];
+        p->mean += p->solved[n] * e->whitened;
+        p->variance -= p->solved[n] * p->solved[n];
+    }
+    s->evidence_count = n + 1;
+}
+
+/* Lower bound of ln us at so many standard deviations. */
+static double lower_bound(const struct point *p, double sds) {
+    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? p->variance : 0);
+}
+
+/* ---- opening ---- */
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Position of each point's value of parameter `v` among the distinct values of its family. */
+static void rank_values(struct tern_search *s, size_t family, size_t v) {
+    int64_t *values = tern_alloc((s->count + 1) * sizeof *values);
+    size_t n = 0, distinct = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->points[i].p.family == family && v < s->points[i].p.value_count)
+            values[n++] = s->points[i].p.values[v];
+    qsort(values, n, sizeof *values, by_value);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || values[i] != values[distinct - 1])
+            values[distinct++] = values[i];
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        if (p->p.family != family || v >= p->p.value_count)
+            continue;
+        const int64_t *found = bsearch(&p->p.values[v], values, distinct, sizeof *values, by_value);
+        p->steps[v] = (double)(found - values);
+    }
+    free(values);
+}
+
+struct keyed {
+    double key;
+    size_t index;
+};
+
+static int by_key(const void *a, const void *b) {
+    const struct keyed *x = a, *y = b;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static void make_order(struct tern_search *s, uint64_t seed) {
+    struct tern_random random;
+    struct keyed *keys = tern_alloc((s->count + 1) * sizeof *keys);
+    tern_random_init(&random, seed, "search");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct tern_search_point *p = &s->points[i].p;
+        if (s->strategy == TERN_STRATEGY_RACE && !p->is_default)
+            continue;
+        double key = s->strategy == TERN_STRATEGY_RANDOM  ? tern_random_unit(&random)
+                     : s->strategy == TERN_STRATEGY_MODEL ? p->predicted_us
+                                                          : 0;
+        keys[s->order_count++] = (struct keyed){key, i};
+    }
+    qsort(keys, s->order_count, sizeof *keys, by_key);
+    for (size_t i = 0; i < s->order_count; i++)
+        s->order[i] = keys[i].index;
+    free(keys);
+}
+
+struct tern_search *tern_search_open(enum tern_strategy strategy, const struct tern_search_point *points, size_t count,
+                                     double limit_us, uint64_t seed) {
+    struct tern_search *s = tern_alloc_zero(1, sizeof *s);
+    s->strategy = strategy;
+    s->points = tern_alloc_zero(count + 1, sizeof *s->points);
+    s->order = tern_alloc((count + 1) * sizeof *s->order);
+    s->count = count;
+    s->limit_us = limit_us;
+    s->best_us = (double)INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        s->points[i].p = points[i];
+        s->points[i].variance = covariance(&s->points[i], &s->points[i], true);
+        if (points[i].family >= s->family_count)
+            s->family_count = points[i].family + 1;
+    }
+    for (size_t f = 0; f < s->family_count; f++)
+        for (size_t v = 0; v < TERN_SEARCH_MAX_VALUES; v++)
+            rank_values(s, f, v);
+    make_order(s, seed);
+    return s;
+}
+
+void tern_search_close(struct tern_search *s) {
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->count; i++)
+        free(s->points[i].solved);
+    for (size_t e = 0; e < s->evidence_count; e++)
+        free(s->evidence[e].row);
+    free(s->evidence);
+    free(s->points);
+    free(s->order);
+    free(s);
+}
+
+/* Least lower bound among the points that nobody asked for. */
+static struct point *most_promising(const struct tern_search *s, double sds, double *bound) {
+    struct point *best = NULL;
+    *bound = (double)INFINITY;
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        if (p->asked || p->told)
+            continue;
+        double lower = lower_bound(p, sds);
+        if (!best || lower < *bound) {
+            best = p;
+            *bound = lower;
+        }
+    }
+    return best;
+}
+
+static bool seen_enough(const struct tern_search *s) {
+    double bound;
+    if (s->asked < RACE_LEAST || !isfinite(s->best_us))
+        return false;
+    if (s->limit_us > 0 && s->best_us <= NEAR_LIMIT * s->limit_us)
+        return true;
+    most_promising(s, STOP_SDS, &bound);
+    return bound > log(s->best_us * (1 - STOP_MARGIN));
+}
+
+/* ---- questions and answers ---- */
+
+void tern_search_neighbour(struct tern_search *s, size_t problem, size_t index, double us, double predicted_us) {
+    if (s->strategy == TERN_STRATEGY_RACE && us > 0 && isfinite(us) && predicted_us > 0)
+        learn(s, index, problem + 1, log(us / predicted_us));
+}
+
+static bool ask(struct tern_search *s, struct point *p, size_t *index) {
+    p->asked = true;
+    s->asked++;
+    *index = (size_t)(p - s->points);
+    return true;
+}
+
+bool tern_search_next(struct tern_search *s, size_t *index) {
+    double bound;
+    for (; s->at < s->order_count; s->at++) {
+        struct point *p = &s->points[s->order[s->at]];
+        if (!p->asked && !p->told)
+            return ask(s, p, index);
+    }
+    if (s->strategy != TERN_STRATEGY_RACE || seen_enough(s))
+        return false;
+    struct point *p = most_promising(s, ASK_SDS, &bound);
+    return p && ask(s, p, index);
+}
+
+void tern_search_tell(struct tern_search *s, size_t index, double us) {
+    struct point *p = &s->points[index];
+    if (p->told)
+        return;
+    p->told = true;
+    p->us = us;
+    if (!(us > 0) || !isfinite(us))
+        return;
+    if (us < s->best_us)
+        s->best_us = us;
+    if (s->strategy == TERN_STRATEGY_RACE)
+        learn(s, index, 0, log(us / p->p.predicted_us));
+}
+
+double tern_search_best(const struct tern_search *s) {
+    return s->best_us;
+}
+
+double tern_search_gap(const struct tern_search *s) {
+    double bound, gap;
+    if (!isfinite(s->best_us))
+        return 1;
+    most_promising(s, 1, &bound);
+    gap = 1 - exp(bound) / s->best_us;
+    return gap > 0 ? gap : 0;
+}

@@ -1,0 +1,67 @@
+/* Search strategies: which candidate of a problem is tried next, and when enough is known. Pure logic: no clock, no device, no
+ * database; the same answers give the same questions.
+ *
+ *   exhaustive  every candidate, in the order of the list
+ *   random      every candidate, in an order drawn from the seed
+ *   model       every candidate, in the order of the cost model's predictions
+ *   race        defaults first, then the candidate that may be fastest by what is known of its likes; ends when none may be
+ *
+ * The race keeps for every candidate an estimate of r = ln(measured / predicted): the mean of what was measured, weighted by
+ * exp(-distance) over steps in parameter space (Nadaraya 1964, Watson 1964), with the family's own mean as prior. Its
+ * uncertainty falls with the weight of the evidence and is scaled by how wrong the estimates have been so far. The next
+ * question is the least lower confidence bound (Srinivas et al. 2010). Results of a neighbouring problem are evidence of less
+ * weight. */
+#ifndef TERN_SPACE_SEARCH_H
+#define TERN_SPACE_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A candidate as the search sees it. */
+struct tern_search_point {
+    size_t family;         /* template; parameters are compared within a family only */
+    const int64_t *values; /* value_count parameter values, borrowed for as long as the search lives */
+    size_t value_count;    /* the same for a family; at most TERN_SEARCH_MAX_VALUES */
+    double predicted_us;   /* cost model; > 0 */
+    bool is_default;       /* takes part whatever the estimate says */
+};
+#define TERN_SEARCH_MAX_VALUES 24
+
+struct tern_search; /* owned by the caller of tern_search_open, freed by tern_search_close */
+
+enum tern_strategy {
+    TERN_STRATEGY_EXHAUSTIVE,
+    TERN_STRATEGY_RANDOM,
+    TERN_STRATEGY_MODEL,
+    TERN_STRATEGY_RACE,
+    TERN_STRATEGY_COUNT
+};
+/* By name; TERN_STRATEGY_COUNT if there is none. */
+enum tern_strategy tern_strategy_find(const char *name);
+const char *tern_strategy_name(enum tern_strategy strategy);
+
+/* `limit_us`: no time can be below it; a race ends within 2 % of it. 0: none is known. The points are copied. */
+struct tern_search *tern_search_open(enum tern_strategy strategy, const struct tern_search_point *points, size_t count,
+                                     double limit_us, uint64_t seed);
+void tern_search_close(struct tern_search *s);
+
+/* Before the first question: candidate `index` took `us` on a neighbouring problem where the model had predicted
+ * `predicted_us`. */
+void tern_search_neighbour(struct tern_search *s, size_t problem, size_t index, double us, double predicted_us);
+
+/* Chooses the next candidate and counts it as asked; several may be asked before the first is told. False: nothing is left, or
+ * the strategy has seen enough. */
+bool tern_search_next(struct tern_search *s, size_t *index);
+
+/* Result of a candidate: microseconds, or NAN when it did not run right. Also of one that was never asked. */
+void tern_search_tell(struct tern_search *s, size_t index, double us);
+
+/* Best time told, INFINITY before the first. */
+double tern_search_best(const struct tern_search *s);
+
+/* By how much the best time may still be beaten by a candidate that was not tried, as a share of it: the largest
+ * 1 - estimate / best over the untried, at one standard deviation; 0 when none may be faster. 1 when nothing is known. */
+double tern_search_gap(const struct tern_search *s);
+
+#endif
