@@ -8,8 +8,7 @@
 
 enum tern_status tern_store_measured_device(struct tern_store *s, const char *gpu, struct tern_store_device *out,
                                             int64_t *id, bool *found, struct tern_error *err) {
-    static const char sql[] = "SELECT d.id, d.gpu, d.name, d.uuid, d.arch, d.driver, d.sms, d.l2_bytes, d.memory_bytes"
-                              " FROM device d JOIN trial t ON t.device = d.id WHERE d.gpu = ? AND d.real = 1"
+    static const char sql[] = "SELECT d.id FROM device d JOIN trial t ON t.device = d.id WHERE d.gpu = ? AND d.real = 1"
                               " ORDER BY t.id DESC LIMIT 1";
     sqlite3_stmt *row;
     *found = false;
@@ -17,20 +16,10 @@ enum tern_status tern_store_measured_device(struct tern_store *s, const char *gp
     if (status)
         return status;
     status = tern_store_step(s, row, found, err);
-    if (!status && *found) {
-        *out = (struct tern_store_device){.sms = sqlite3_column_int64(row, 6),
-                                          .l2_bytes = sqlite3_column_int64(row, 7),
-                                          .memory_bytes = sqlite3_column_int64(row, 8),
-                                          .real = true};
+    if (!status && *found)
         *id = sqlite3_column_int64(row, 0);
-        tern_store_text(row, 1, out->gpu, sizeof out->gpu);
-        tern_store_text(row, 2, out->name, sizeof out->name);
-        tern_store_text(row, 3, out->uuid, sizeof out->uuid);
-        tern_store_text(row, 4, out->arch, sizeof out->arch);
-        tern_store_text(row, 5, out->driver, sizeof out->driver);
-    }
     sqlite3_finalize(row);
-    return status;
+    return !status && *found ? tern_store_device_get(s, *id, out, err) : status;
 }
 
 /* With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
