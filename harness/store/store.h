@@ -149,21 +149,23 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
                                                     const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
 
-/* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. */
+/* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. A
+ * build that the compiler refused for such devices has the stage "build" and no problem but its format. */
 struct tern_store_measured {
     struct tern_store_problem problem;
     char stage[16], policy[64], template_name[40], params[256], detail[512];
     enum tern_outcome outcome;
     int sm_mhz;
-    double gpu_seconds; /* NAN: not known */
-    double *samples;    /* microseconds; valid during the call only */
+    double gpu_seconds, compile_seconds; /* NAN: not known */
+    char finished[24];                   /* UTC; "" for a build */
+    double *samples;                     /* microseconds; valid during the call only */
     size_t sample_count;
 };
 /* The device of this gpu name that was measured last. */
 enum tern_status tern_store_measured_device(struct tern_store *s, const char *gpu, struct tern_store_device *out,
                                             int64_t *id, bool *found, struct tern_error *err);
-/* The newest finished row of each (problem, stage, policy, candidate) of the device's class, then the newest baselines, in an
- * order that depends on their content only. Stops when `each` returns something other than TERN_OK, and returns that. */
+/* The newest finished row of each (problem, stage, policy, candidate) of the device's class, then refused builds of the formats
+ * that were measured, then the newest baselines, in an order that depends on their content only. Stops when `each` returns something other than TERN_OK, and returns that. */
 enum tern_status tern_store_measured_each(struct tern_store *s, int64_t device,
                                           enum tern_status (*each)(void *user, const struct tern_store_measured *row,
                                                                    struct tern_error *err),
