@@ -1,9 +1,10 @@
-/* `tune record`: writes what a database holds of one GPU as a recording, which `tune run --replay` answers from. */
+/* `tune record`: writes what a database holds of one GPU as a recording or as T4 results; `tune run --replay` answers from
+ * either. */
 #include "commands/commands.h"
 
 #include "commands/dispatch.h"
+#include "commands/narrow.h"
 #include "config/gpu.h"
-#include "config/shapes.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/options.h"
@@ -12,23 +13,31 @@
 #include "store/store.h"
 #include "worker/message.h"
 #include "worker/recording.h"
+#include "worker/recording_t4.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 struct record_options {
     const char *gpu, *shapes, *db, *output;
+    struct tern_narrow_lists lists;
+    bool t4;
 };
 
-#define RECORD_OPTION_COUNT 4
+#define RECORD_OPTION_COUNT 8
 
 /* One table for parsing and help; the values point into o. */
 static void list_options(struct record_options *o, struct tern_option list[RECORD_OPTION_COUNT]) {
     const struct tern_option options[RECORD_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU whose measurements are written (required)", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the layers of this model (default: all)", 0, 0},
+        {"formats", 'f', TERN_OPTION_TEXT, &o->lists.formats, "LIST", "with --shapes: only these weight formats", 0, 0},
+        {"layers", 'l', TERN_OPTION_TEXT, &o->lists.layers, "LIST", "with --shapes: only these layers", 0, 0},
+        {"m", 'm', TERN_OPTION_TEXT, &o->lists.m, "LIST", "with --shapes: only these batch sizes", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"output", 'o', TERN_OPTION_TEXT, &o->output, "FILE", "file to write, such as h200.jsonl.zst (required)", 0, 0},
+        {"t4", 0, TERN_OPTION_FLAG, &o->t4, NULL, "as T4 auto-tuning results, JSON for other tools (docs/t4.md)", 0, 0},
     };
     memcpy(list, options, sizeof options);
 }
@@ -39,9 +48,11 @@ static void record_help(void) {
     list_options(&o, options);
     printf("usage: tune record --gpu NAME -o FILE [options]\n\n"
            "Writes every trial and baseline that was measured on a GPU, with raw samples, as compressed JSON\n"
-           "lines. `tune run --replay FILE` then answers from it on any machine. Same rows, same bytes.\n\n");
+           "lines, or with --t4 as the JSON that auto-tuners exchange. `tune run --replay FILE` answers from\n"
+           "either on any machine. Same rows, same bytes.\n\n");
     tern_options_help(options, RECORD_OPTION_COUNT);
-    printf("\nexample: tune record --gpu h200 --shapes qwen7b -o h200.jsonl.zst\n");
+    printf("\nexamples: tune record --gpu h200 --shapes qwen7b -o h200.jsonl.zst\n"
+           "          tune record --gpu h200 --shapes qwen7b --layers qkv --m 1 --t4 -o qkv-1.json\n");
 }
 
 static enum tern_status parse(int argc, char **argv, struct record_options *o, struct tern_error *err) {
@@ -57,6 +68,8 @@ static enum tern_status parse(int argc, char **argv, struct record_options *o, s
         tern_error_hint(err, "for example: tune record --gpu h200 -o h200.jsonl.zst");
         return TERN_USAGE;
     }
+    if (!o->shapes && (o->lists.formats || o->lists.layers || o->lists.m))
+        return tern_error_set(err, TERN_USAGE, "--formats, --layers and --m need --shapes");
     if (tern_is_replay_name(o->gpu)) {
         tern_error_set(err, TERN_USAGE, "%s: a replay is not recorded again", o->gpu);
         tern_error_hint(err, "name the GPU that was measured");
@@ -67,18 +80,19 @@ static enum tern_status parse(int argc, char **argv, struct record_options *o, s
 
 struct recorder {
     struct tern_recording_writer writer;
+    struct tern_t4_writer t4;
+    const struct record_options *options;
     const struct tern_shapes *shapes; /* NULL: all */
-    size_t trials, baselines;
+    size_t trials, baselines, refused;
 };
 
-/* True if a layer of the model has this N and K. */
-static bool selected(const struct recorder *r, const struct tern_store_problem *p) {
+/* A refused build is of no problem: it belongs to every selection that has its format. */
+static bool selected(const struct recorder *r, const struct tern_store_problem *p, bool build) {
     if (!r->shapes)
         return true;
-    for (size_t i = 0; i < r->shapes->layer_count; i++)
-        if (r->shapes->layers[i].n == p->n && r->shapes->layers[i].k == p->k)
-            return true;
-    return false;
+    const struct tern_layer *any = &r->shapes->layers[0];
+    return build ? tern_narrow_holds(&r->options->lists, r->shapes, p->format, r->shapes->m[0], any->n, any->k)
+                 : tern_narrow_holds(&r->options->lists, r->shapes, p->format, p->m, p->n, p->k);
 }
 
 static json_t *problem_line(const char *what, const struct tern_store_problem *p) {
@@ -91,37 +105,68 @@ static void set_text(json_t *line, const char *key, const char *text) {
     json_object_set_new(line, key, value ? value : json_string("(not UTF-8)")); /* output of a dead worker may be anything */
 }
 
-/* A database row becomes a line; finals and screens keep their samples, a check on small shapes has none. */
+static void add_line(struct recorder *r, json_t *line, const char *finished, double compile_seconds) {
+    if (r->options->t4)
+        tern_t4_add(&r->t4, line, finished, compile_seconds);
+    else
+        tern_recording_add(&r->writer, line);
+}
+
+static json_t *baseline_line(const struct tern_store_measured *row) {
+    json_t *line = problem_line("baseline", &row->problem);
+    long long best = -1, algorithms = -1;
+    set_text(line, "policy", row->policy);
+    if (sscanf(row->detail, "algorithm %lld of %lld", &best, &algorithms) == 2) {
+        json_object_set_new(line, "best_algorithm", json_integer(best));
+        json_object_set_new(line, "algorithms", json_integer(algorithms));
+    }
+    set_text(line, "kind", row->template_name);
+    return line;
+}
+
+/* What a refused build answers when it is asked for: the same as a check that failed. */
+static json_t *refused_line(const struct tern_store_measured *row) {
+    char detail[600];
+    json_t *line = json_pack("{s:s, s:s}", "what", "check", "format", row->problem.format);
+    bool refused = row->outcome == TERN_OUTCOME_COMPILE;
+    tern_str_format(detail, sizeof detail, "%s%s%s", refused ? "" : tern_outcome_name(row->outcome),
+                    refused ? "" : " while compiling: ", row->detail);
+    set_text(line, "template", row->template_name);
+    set_text(line, "params", row->params);
+    set_text(line, "outcome", tern_outcome_name(TERN_OUTCOME_COMPILE));
+    set_text(line, "detail", detail);
+    return line;
+}
+
+static json_t *trial_line(const struct tern_store_measured *row, const char *what) {
+    json_t *line = problem_line(what, &row->problem);
+    set_text(line, "policy", row->policy);
+    set_text(line, "template", row->template_name);
+    set_text(line, "params", row->params);
+    set_text(line, "outcome", tern_outcome_name(row->outcome));
+    if (row->detail[0])
+        set_text(line, "detail", row->detail);
+    if (row->gpu_seconds > 0)
+        json_object_set_new(line, "gpu_seconds", json_real(row->gpu_seconds));
+    return line;
+}
+
+/* A database row becomes a line; finals, screens and baselines keep their samples, a check on small shapes has none. */
 static enum tern_status add_row(void *user, const struct tern_store_measured *row, struct tern_error *err) {
     struct recorder *r = user;
     (void)err;
-    bool check = strcmp(row->stage, "verify") == 0, baseline = strcmp(row->stage, "baseline") == 0;
-    if (!selected(r, &row->problem))
+    bool build = strcmp(row->stage, "build") == 0, baseline = strcmp(row->stage, "baseline") == 0;
+    bool check = strcmp(row->stage, "verify") == 0;
+    if (!selected(r, &row->problem, build))
         return TERN_OK;
-    json_t *line = problem_line(check ? "check" : row->stage, &row->problem);
-    set_text(line, "policy", row->policy);
-    if (baseline) {
-        long long best = -1, algorithms = -1;
-        if (sscanf(row->detail, "algorithm %lld of %lld", &best, &algorithms) == 2) {
-            json_object_set_new(line, "best_algorithm", json_integer(best));
-            json_object_set_new(line, "algorithms", json_integer(algorithms));
-        }
-        set_text(line, "kind", row->template_name);
-    } else {
-        set_text(line, "template", row->template_name);
-        set_text(line, "params", row->params);
-        set_text(line, "outcome", tern_outcome_name(row->outcome));
-        if (row->detail[0])
-            set_text(line, "detail", row->detail);
-        if (row->gpu_seconds > 0)
-            json_object_set_new(line, "gpu_seconds", json_real(row->gpu_seconds));
-    }
-    if (!check) {
+    json_t *line = build ? refused_line(row) : baseline ? baseline_line(row) : trial_line(row, check ? "check" : row->stage);
+    if (!build && !check) {
         json_object_set_new(line, "sm_mhz", json_integer(row->sm_mhz));
         json_object_set_new(line, "samples", tern_message_from_samples(row->samples, row->sample_count));
     }
-    tern_recording_add(&r->writer, line);
-    r->trials += !baseline;
+    add_line(r, line, row->finished, row->compile_seconds);
+    r->trials += !build && !baseline;
+    r->refused += build;
     r->baselines += baseline;
     return TERN_OK;
 }
@@ -144,7 +189,7 @@ static enum tern_status record(const struct record_options *o, const struct tern
         return status;
     status = tern_store_measured_device(store, gpu->name, &device, &id, &found, err);
     if (!status && found) {
-        tern_recording_add(&r->writer, device_line(&device, gpu->cc));
+        add_line(r, device_line(&device, gpu->cc), "", (double)NAN);
         status = tern_store_measured_each(store, id, add_row, r, err);
     }
     tern_store_close(store);
@@ -159,7 +204,7 @@ static enum tern_status record(const struct record_options *o, const struct tern
 
 static enum tern_status record_run(int argc, char **argv, struct tern_error *err) {
     struct record_options o = {.db = TERN_DEFAULT_DB};
-    struct recorder r = {0};
+    struct recorder r = {.options = &o};
     struct tern_gpu gpu = {0};
     struct tern_shapes shapes;
     enum tern_status status = parse(argc, argv, &o, err);
@@ -168,15 +213,19 @@ static enum tern_status record_run(int argc, char **argv, struct tern_error *err
     status = tern_gpu_load(o.gpu, &gpu, err);
     if (!status && o.shapes) {
         status = tern_shapes_load(o.shapes, &shapes, err);
+        if (!status)
+            status = tern_narrow_shapes(&o.lists, &shapes, err);
         r.shapes = &shapes;
     }
     if (!status)
         status = record(&o, &gpu, &r, err);
     if (!status)
-        status = tern_recording_write(&r.writer, o.output, err);
+        status = o.t4 ? tern_t4_write(&r.t4, o.output, err) : tern_recording_write(&r.writer, o.output, err);
     if (!status)
-        tern_log_note("%zu trials and %zu baselines of %s in %s", r.trials, r.baselines, gpu.name, o.output);
+        tern_log_note("%zu trials, %zu refused builds and %zu baselines of %s in %s", r.trials, r.refused, r.baselines,
+                      gpu.name, o.output);
     tern_recording_writer_free(&r.writer);
+    tern_t4_writer_free(&r.t4);
     tern_gpu_free(&gpu);
     return status;
 }

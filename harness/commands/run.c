@@ -52,7 +52,8 @@
              TERN_OPTION_TEXT,                                                                                                \
              &(o)->replay,                                                                                                    \
              "FILE",                                                                                                          \
-             "answers from a recorded run instead of a GPU; rows go to the database as a replay and are never mixed with "    \
+             "answers from a recording or T4 results instead of a GPU; rows go to the database as a replay, never mixed "     \
+             "with "                                                                                                          \
              "measurements",                                                                                                  \
              0,                                                                                                               \
              0},                                                                                                              \

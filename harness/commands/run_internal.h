@@ -5,6 +5,7 @@
  *   run_ceilings.c    limits from ceilings measured on this device
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
+ *   run_resume.c      winners of earlier runs that still hold
  *   run_gpu.c         calls to the GPU worker, its death and restart
  *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: verify and screen the candidates of each problem
@@ -124,6 +125,10 @@ enum tern_status tern_run_source(const struct run *run, const struct run_build *
 /* run_compile.c: compiles the listed builds that are not built; stop_ns as in pool.h. */
 enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns,
                                   struct tern_error *err);
+
+/* run_resume.c: marks the problems whose winner of an earlier run still holds, and says why where the compiler, the driver or a
+ * template has changed. A winner with another build key is compiled first: the same machine code keeps its rows. */
+enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_error *err);
 
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);

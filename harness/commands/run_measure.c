@@ -24,53 +24,6 @@
 #define CHECK_TIMEOUT_S  30.0
 #define TRIAL_TIMEOUT_S  30.0
 
-/* True if a stored winner answers the problem with a build of today's templates, compiler and architecture. */
-static bool answers(const struct run *run, const struct run_problem *p, const struct tern_result *row) {
-    struct tern_problem_shape shape = tern_run_shape(run, p);
-    if (row->planned || row->m != shape.m || row->n != shape.n || row->k != shape.k ||
-        strcmp(row->format, shape.format->name) != 0 || strcmp(row->layer, run->shapes.layers[p->layer].name) != 0)
-        return false;
-    for (size_t e = 0; e < p->entry_count; e++)
-        if (strcmp(run->builds[p->entries[e].build].row.key, row->build_key) == 0)
-            return true;
-    return false;
-}
-
-/* Takes over a stored winner if its final ran on this device class, with this driver and policy. */
-static enum tern_status take_over(struct run *run, struct run_problem *p, const struct tern_result *row,
-                                  struct tern_error *err) {
-    struct tern_store_build build;
-    struct tern_store_trial trial;
-    bool found = false;
-    enum tern_status status = tern_store_build_find(run->store, row->build_key, &build, &found, err);
-    if (status == TERN_OK && found)
-        status =
-            tern_store_trial_find(run->store, run->device_id, p->id, build.id, run->policy, "final", &trial, &found, err);
-    if (status != TERN_OK || !found)
-        return status;
-    p->done = true;
-    p->result = *row;
-    p->per_layout = tern_alloc(sizeof *p->per_layout);
-    p->per_layout[0] = *row;
-    p->per_layout_count = 1;
-    return TERN_OK;
-}
-
-/* Marks the problems whose winner of an earlier run still holds. */
-static enum tern_status resume(struct run *run, size_t *resumed, struct tern_error *err) {
-    struct tern_results rows = {0};
-    enum tern_status status = tern_store_winners(run->store, run->gpu.name, run->shapes.name, &rows, err);
-    for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
-        struct run_problem *p = &run->problems[i];
-        for (size_t r = 0; r < rows.count && status == TERN_OK && !p->done; r++)
-            if (answers(run, p, &rows.rows[r]))
-                status = take_over(run, p, &rows.rows[r], err);
-        *resumed += p->done;
-    }
-    tern_results_free(&rows);
-    return status;
-}
-
 /* Defaults first: they take part in every final. */
 static void defaults_first(const struct run *run, struct run_problem *p) {
     size_t at = 0;
@@ -348,7 +301,7 @@ static enum tern_status settle(struct run *run, struct tern_error *err) {
 
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
     size_t resumed = 0, left = 0;
-    enum tern_status status = resume(run, &resumed, err);
+    enum tern_status status = tern_run_resume(run, &resumed, err);
     for (size_t i = 0; i < run->problem_count; i++) {
         templates_in_turn(run, &run->problems[i]);
         defaults_first(run, &run->problems[i]);

@@ -1,5 +1,6 @@
 /* Set-up of a run: configs, selection, device, database. Everything that can be wrong is found here, before long work. */
 #include "commands/run_internal.h"
+#include "commands/narrow.h"
 
 #include "core/file.h"
 #include "core/log.h"
@@ -13,104 +14,6 @@
 #include <string.h>
 
 #define HELLO_TIMEOUT_S 60.0 /* first contact with a driver creates a context; seconds on machines with many GPUs */
-
-/* Keeps the formats named by --formats instead of the file's. */
-static enum tern_status select_formats(struct run *run, struct tern_error *err) {
-    if (!run->options.formats)
-        return TERN_OK;
-    struct tern_strs names = {0};
-    enum tern_status status = TERN_OK;
-    tern_strs_split(&names, run->options.formats, ',');
-    run->shapes.format_count = 0;
-    const size_t room = sizeof run->shapes.formats / sizeof run->shapes.formats[0];
-    if (names.count == 0 || names.count > room)
-        status = tern_error_set(err, TERN_USAGE, "--formats '%s' names %zu formats; 1 to %zu are possible",
-                                run->options.formats, names.count, room);
-    for (size_t i = 0; i < names.count && status == TERN_OK; i++) {
-        struct tern_format format;
-        status = tern_format_parse(names.items[i], &format, err);
-        bool again = false;
-        for (size_t j = 0; j < run->shapes.format_count; j++)
-            again = again || strcmp(run->shapes.formats[j].name, format.name) == 0;
-        if (status == TERN_OK && !again)
-            run->shapes.formats[run->shapes.format_count++] = format;
-    }
-    tern_strs_free(&names);
-    return status;
-}
-
-static enum tern_status select_layers(struct run *run, struct tern_error *err) {
-    if (!run->options.layers)
-        return TERN_OK;
-    struct tern_strs wanted = {0}, known = {0};
-    struct tern_shapes *s = &run->shapes;
-    enum tern_status status = TERN_OK;
-    size_t kept = 0;
-    tern_strs_split(&wanted, run->options.layers, ',');
-    for (size_t i = 0; i < s->layer_count; i++)
-        tern_strs_add(&known, s->layers[i].name);
-    for (size_t w = 0; w < wanted.count && status == TERN_OK; w++) {
-        bool found = false;
-        for (size_t i = 0; i < known.count; i++)
-            found = found || strcmp(known.items[i], wanted.items[w]) == 0;
-        if (!found) {
-            status = tern_error_set(err, TERN_USAGE, "%s has no layer '%s'", s->name, wanted.items[w]);
-            const char *near = tern_str_suggest(wanted.items[w], &known);
-            tern_error_hint(err, near ? "did you mean '%s'?" : "its layers: see configs/shapes%s", near ? near : "");
-        }
-    }
-    for (size_t i = 0; i < s->layer_count && status == TERN_OK; i++)
-        for (size_t w = 0; w < wanted.count; w++)
-            if (strcmp(wanted.items[w], s->layers[i].name) == 0) {
-                s->layers[kept++] = s->layers[i];
-                break;
-            }
-    if (status == TERN_OK) {
-        s->layer_count = kept;
-        if (kept == 0)
-            status = tern_error_set(err, TERN_USAGE, "--layers '%s' selects nothing", run->options.layers);
-    }
-    tern_strs_free(&wanted);
-    tern_strs_free(&known);
-    return status;
-}
-
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Batch sizes of --m need not stand in the shapes file; they share its weight evenly. */
-static enum tern_status select_m(struct run *run, struct tern_error *err) {
-    if (!run->options.m)
-        return TERN_OK;
-    struct tern_strs wanted = {0};
-    struct tern_shapes *s = &run->shapes;
-    enum tern_status status = TERN_OK;
-    tern_strs_split(&wanted, run->options.m, ',');
-    if (wanted.count == 0 || wanted.count > TERN_MAX_M)
-        status = tern_error_set(err, TERN_USAGE, "--m '%s' names %zu batch sizes; 1 to %d are possible", run->options.m,
-                                wanted.count, TERN_MAX_M);
-    s->m_count = 0;
-    for (size_t i = 0; i < wanted.count && status == TERN_OK; i++) {
-        int64_t m;
-        if (!tern_str_parse_int(wanted.items[i], 1, INT32_MAX, &m))
-            status =
-                tern_error_set(err, TERN_USAGE, "--m: '%s' is no batch size; whole numbers from 1 are", wanted.items[i]);
-        else
-            s->m[s->m_count++] = m;
-    }
-    qsort(s->m, s->m_count, sizeof s->m[0], by_value);
-    size_t kept = 0;
-    for (size_t i = 0; i < s->m_count; i++)
-        if (kept == 0 || s->m[kept - 1] != s->m[i])
-            s->m[kept++] = s->m[i];
-    s->m_count = kept;
-    for (size_t i = 0; i < kept; i++)
-        s->weight[i] = 1.0 / (double)kept;
-    tern_strs_free(&wanted);
-    return status;
-}
 
 /* Keeps the templates that --templates names, all without it. */
 static enum tern_status select_templates(struct run *run, struct tern_error *err) {
@@ -245,12 +148,9 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
     if (status == TERN_OK)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
+    const struct tern_narrow_lists lists = {run->options.formats, run->options.layers, run->options.m};
     if (status == TERN_OK)
-        status = select_formats(run, err);
-    if (status == TERN_OK)
-        status = select_layers(run, err);
-    if (status == TERN_OK)
-        status = select_m(run, err);
+        status = tern_narrow_shapes(&lists, &run->shapes, err);
     if (status == TERN_OK)
         status = select_templates(run, err);
     if (status == TERN_OK)

@@ -37,6 +37,10 @@ struct tern_store_device {
 enum tern_status tern_store_device(struct tern_store *s, const struct tern_store_device *d, int64_t *id,
                                    struct tern_error *err);
 
+/* The row of an id. */
+enum tern_status tern_store_device_get(struct tern_store *s, int64_t id, struct tern_store_device *out,
+                                       struct tern_error *err);
+
 struct tern_store_problem {
     char format[40], op[16];
     int64_t m, n, k;
@@ -82,10 +86,15 @@ enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_
                                         struct tern_error *err); /* fills id */
 enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
                                          size_t sample_count, struct tern_error *err);
-/* Finished trial of the same identity (device, problem, build, policy, stage), newest; for resume. */
+/* Finished trial of the same identity (device class, problem, machine code, policy, stage), newest; for resume. Without one,
+ * the newest of another driver whose outcome is OK: the same machine code on the same kind of device. A failure may have been
+ * the driver's and is tried again. */
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                        const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
                                        struct tern_error *err);
+/* *outdated: other versions of a template were tried on the problem on such a device, and the one of this hash was not. */
+enum tern_status tern_store_template_outdated(struct tern_store *s, int64_t device, int64_t problem, const char *name,
+                                              const char *hash, bool *outdated, struct tern_error *err);
 /* Turns trials left `running` by a dead run into `crash` ("interrupted"), and quarantines a build interrupted or crashed
  * twice on the same problem. Returns how many were found. Called once after opening for a run. */
 enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err);
@@ -140,21 +149,23 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
                                                     const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
 
-/* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. */
+/* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. A
+ * build that the compiler refused for such devices has the stage "build" and no problem but its format. */
 struct tern_store_measured {
     struct tern_store_problem problem;
     char stage[16], policy[64], template_name[40], params[256], detail[512];
     enum tern_outcome outcome;
     int sm_mhz;
-    double gpu_seconds; /* NAN: not known */
-    double *samples;    /* microseconds; valid during the call only */
+    double gpu_seconds, compile_seconds; /* NAN: not known */
+    char finished[24];                   /* UTC; "" for a build */
+    double *samples;                     /* microseconds; valid during the call only */
     size_t sample_count;
 };
 /* The device of this gpu name that was measured last. */
 enum tern_status tern_store_measured_device(struct tern_store *s, const char *gpu, struct tern_store_device *out,
                                             int64_t *id, bool *found, struct tern_error *err);
-/* The newest finished row of each (problem, stage, policy, candidate) of the device's class, then the newest baselines, in an
- * order that depends on their content only. Stops when `each` returns something other than TERN_OK, and returns that. */
+/* The newest finished row of each (problem, stage, policy, candidate) of the device's class, then refused builds of the formats
+ * that were measured, then the newest baselines, in an order that depends on their content only. Stops when `each` returns something other than TERN_OK, and returns that. */
 enum tern_status tern_store_measured_each(struct tern_store *s, int64_t device,
                                           enum tern_status (*each)(void *user, const struct tern_store_measured *row,
                                                                    struct tern_error *err),

@@ -21,6 +21,33 @@ enum tern_status tern_store_device(struct tern_store *s, const struct tern_store
     return status ? status : tern_store_finish(s, statement, id, err);
 }
 
+enum tern_status tern_store_device_get(struct tern_store *s, int64_t id, struct tern_store_device *out,
+                                       struct tern_error *err) {
+    static const char sql[] =
+        "SELECT gpu, name, uuid, arch, driver, sms, l2_bytes, memory_bytes, real FROM device WHERE id = ?";
+    sqlite3_stmt *row;
+    bool found = false;
+    enum tern_status status = tern_store_prepare(s, &row, err, sql, "i", id);
+    if (status)
+        return status;
+    status = tern_store_step(s, row, &found, err);
+    if (!status && !found)
+        status = tern_error_set(err, TERN_INTERNAL, "%s: no device %lld", s->path, (long long)id);
+    if (!status) {
+        *out = (struct tern_store_device){.sms = sqlite3_column_int64(row, 5),
+                                          .l2_bytes = sqlite3_column_int64(row, 6),
+                                          .memory_bytes = sqlite3_column_int64(row, 7),
+                                          .real = sqlite3_column_int(row, 8) != 0};
+        tern_store_text(row, 0, out->gpu, sizeof out->gpu);
+        tern_store_text(row, 1, out->name, sizeof out->name);
+        tern_store_text(row, 2, out->uuid, sizeof out->uuid);
+        tern_store_text(row, 3, out->arch, sizeof out->arch);
+        tern_store_text(row, 4, out->driver, sizeof out->driver);
+    }
+    sqlite3_finalize(row);
+    return status;
+}
+
 /* DO UPDATE with no change, as DO NOTHING would return no id. */
 enum tern_status tern_store_problem(struct tern_store *s, const struct tern_store_problem *p, int64_t *id,
                                     struct tern_error *err) {

@@ -8,8 +8,7 @@
 
 enum tern_status tern_store_measured_device(struct tern_store *s, const char *gpu, struct tern_store_device *out,
                                             int64_t *id, bool *found, struct tern_error *err) {
-    static const char sql[] = "SELECT d.id, d.gpu, d.name, d.uuid, d.arch, d.driver, d.sms, d.l2_bytes, d.memory_bytes"
-                              " FROM device d JOIN trial t ON t.device = d.id WHERE d.gpu = ? AND d.real = 1"
+    static const char sql[] = "SELECT d.id FROM device d JOIN trial t ON t.device = d.id WHERE d.gpu = ? AND d.real = 1"
                               " ORDER BY t.id DESC LIMIT 1";
     sqlite3_stmt *row;
     *found = false;
@@ -17,35 +16,36 @@ enum tern_status tern_store_measured_device(struct tern_store *s, const char *gp
     if (status)
         return status;
     status = tern_store_step(s, row, found, err);
-    if (!status && *found) {
-        *out = (struct tern_store_device){.sms = sqlite3_column_int64(row, 6),
-                                          .l2_bytes = sqlite3_column_int64(row, 7),
-                                          .memory_bytes = sqlite3_column_int64(row, 8),
-                                          .real = true};
+    if (!status && *found)
         *id = sqlite3_column_int64(row, 0);
-        tern_store_text(row, 1, out->gpu, sizeof out->gpu);
-        tern_store_text(row, 2, out->name, sizeof out->name);
-        tern_store_text(row, 3, out->uuid, sizeof out->uuid);
-        tern_store_text(row, 4, out->arch, sizeof out->arch);
-        tern_store_text(row, 5, out->driver, sizeof out->driver);
-    }
     sqlite3_finalize(row);
-    return status;
+    return !status && *found ? tern_store_device_get(s, *id, out, err) : status;
 }
 
 /* With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
 static const char TRIALS_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, t.stage, t.policy, c.template, c.params, t.detail, t.outcome, t.sm_mhz,"
-    " t.samples, t.gpu_seconds, max(t.id) FROM trial t JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build"
+    " t.samples, t.gpu_seconds, b.seconds, t.finished, max(t.id) FROM trial t JOIN problem p ON p.id = t.problem JOIN build "
+    "b ON b.id = t.build"
     " JOIN candidate c ON c.id = b.candidate"
     " WHERE t.outcome != 'running' AND t.interrupted = 0"
     " AND t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, t.stage, t.policy, c.template, c.params"
     " ORDER BY p.format, p.op, p.n, p.k, p.m, t.stage, t.policy, c.template, c.params";
 
+/* Only if the newest build of the candidate was refused. */
+static const char REFUSED_SQL[] =
+    "SELECT format, '', 0, 0, 0, 'build', '', template, params, detail, outcome, 0, NULL, NULL, seconds, '' FROM"
+    " (SELECT b.format, c.template, c.params, substr(coalesce(b.log, ''), 1, 500) AS detail, b.outcome, b.seconds, max(b.id)"
+    "  FROM build b JOIN candidate c ON c.id = b.candidate WHERE b.arch = (SELECT arch FROM device WHERE id = ?1)"
+    "  AND b.format IN (SELECT p.format FROM trial t JOIN problem p ON p.id = t.problem"
+    "   WHERE t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1))"
+    "  GROUP BY b.format, c.template, c.params)"
+    " WHERE outcome != 'ok' ORDER BY format, template, params";
+
 static const char BASELINES_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, NULL, "
-    "max(b.id)"
+    "NULL, b.finished, max(b.id)"
     " FROM baseline b JOIN problem p ON p.id = b.problem"
     " WHERE b.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, b.policy, b.kind ORDER BY p.format, p.op, p.n, p.k, p.m, b.policy, b.kind";
@@ -69,7 +69,8 @@ static void read_row(sqlite3_stmt *row, struct tern_store_measured *m) {
         .problem = {.m = sqlite3_column_int64(row, 2), .n = sqlite3_column_int64(row, 3), .k = sqlite3_column_int64(row, 4)},
         .outcome = tern_store_outcome_column(row, 10),
         .sm_mhz = sqlite3_column_int(row, 11),
-        .gpu_seconds = tern_store_double(row, 13)};
+        .gpu_seconds = tern_store_double(row, 13),
+        .compile_seconds = tern_store_double(row, 14)};
     tern_store_text(row, 0, m->problem.format, sizeof m->problem.format);
     tern_store_text(row, 1, m->problem.op, sizeof m->problem.op);
     tern_store_text(row, 5, m->stage, sizeof m->stage);
@@ -77,6 +78,7 @@ static void read_row(sqlite3_stmt *row, struct tern_store_measured *m) {
     tern_store_text(row, 7, m->template_name, sizeof m->template_name);
     tern_store_text(row, 8, m->params, sizeof m->params);
     tern_store_text(row, 9, m->detail, sizeof m->detail);
+    tern_store_text(row, 15, m->finished, sizeof m->finished);
     m->samples = read_samples(row, 12, &m->sample_count);
 }
 
@@ -84,7 +86,7 @@ enum tern_status tern_store_measured_each(struct tern_store *s, int64_t device,
                                           enum tern_status (*each)(void *user, const struct tern_store_measured *row,
                                                                    struct tern_error *err),
                                           void *user, struct tern_error *err) {
-    const char *const queries[] = {TRIALS_SQL, BASELINES_SQL};
+    const char *const queries[] = {TRIALS_SQL, REFUSED_SQL, BASELINES_SQL};
     enum tern_status status = TERN_OK;
     for (size_t q = 0; q < sizeof queries / sizeof queries[0] && !status; q++) {
         sqlite3_stmt *statement;

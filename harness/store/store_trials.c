@@ -69,6 +69,13 @@ static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
     tern_store_text(row, 8, t->detail, sizeof t->detail);
 }
 
+/* Devices on which the same machine code may be expected to run alike: the class without the driver. Recordings have their
+ * identity in the driver's place and stay apart. */
+#define DEVICE_CLASS "(SELECT peer FROM device_peer WHERE device_peer.device = ?1)"
+#define DEVICES_ALIKE                                                                                                       \
+    "(SELECT b.id FROM device a JOIN device b ON a.name = b.name AND a.arch = b.arch AND a.real = b.real"                   \
+    " AND (a.driver = b.driver OR b.gpu NOT LIKE '%" TERN_REPLAY_SUFFIX "') WHERE a.id = ?1)"
+
 /* An interrupted trial says nothing of the candidate: it is tried again, until quarantine takes it. */
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                        const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
@@ -76,8 +83,8 @@ enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int
     static const char sql[] = "SELECT " TRIAL_COLUMNS " FROM trial t WHERE t.problem = ?2 AND t.policy = ?4 AND t.stage = ?5"
                               " AND t.outcome != 'running' AND t.interrupted = 0"
                               " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
-                              " AND t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1)"
-                              " ORDER BY t.id DESC LIMIT 1";
+                              " AND (t.device IN " DEVICE_CLASS " OR (t.outcome = 'ok' AND t.device IN " DEVICES_ALIKE "))"
+                              " ORDER BY t.device IN " DEVICE_CLASS " DESC, t.id DESC LIMIT 1";
     sqlite3_stmt *statement;
     *found = false;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiitt", device, problem, build, policy, stage);
@@ -87,6 +94,20 @@ enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int
     if (!status && *found)
         read_trial(statement, out);
     sqlite3_finalize(statement);
+    return status;
+}
+
+enum tern_status tern_store_template_outdated(struct tern_store *s, int64_t device, int64_t problem, const char *name,
+                                              const char *hash, bool *outdated, struct tern_error *err) {
+    static const char sql[] = "SELECT count(*) > 0 AND total(c.template_hash = ?4) = 0 FROM trial t"
+                              " JOIN build b ON b.id = t.build JOIN candidate c ON c.id = b.candidate"
+                              " WHERE t.problem = ?2 AND c.template = ?3 AND t.device IN " DEVICES_ALIKE;
+    int64_t value = 0;
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iitt", device, problem, name, hash);
+    if (!status)
+        status = tern_store_finish(s, statement, &value, err);
+    *outdated = value != 0;
     return status;
 }
 
@@ -135,7 +156,7 @@ enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, in
                                         bool *quarantined, struct tern_error *err) {
     static const char sql[] = "SELECT count(*) FROM quarantine q WHERE q.problem = ?2"
                               " AND q.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
-                              " AND q.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1)";
+                              " AND q.device IN " DEVICE_CLASS;
     int64_t count = 0;
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iii", device, problem, build);

@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "worker/message.h"
+#include "worker/recording_t4.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +23,31 @@ static enum tern_status refuse(struct tern_error *err, const char *path, const c
 
 /* ---- keys ---- */
 
+/* Parameters in the order of their names: JSON of other programs need not keep the declared one. */
+static void sorted(const char *params, char *out, size_t size) {
+    struct tern_strs words = {0};
+    struct tern_str text = {0};
+    tern_strs_split(&words, params, ' ');
+    tern_strs_sort(&words);
+    for (size_t i = 0; i < words.count; i++)
+        tern_str_printf(&text, "%s ", words.items[i]);
+    tern_str_copy(out, size, tern_str_text(&text));
+    tern_strs_free(&words);
+    tern_str_free(&text);
+}
+
 static void problem_key(char *out, size_t size, const char *what, const struct tern_recorded_problem *p, const char *name,
                         const char *params) {
+    char words[272];
+    sorted(params, words, sizeof words);
     tern_str_format(out, size, "%s|%s|%lld|%lld|%lld|%s|%s", what, p->format, (long long)p->n, (long long)p->k,
-                    (long long)p->m, name, params);
+                    (long long)p->m, name, words);
 }
 
 static void check_key(char *out, size_t size, const char *format, const char *tmpl, const char *params) {
-    tern_str_format(out, size, "check|%s|%s|%s", format, tmpl, params);
+    char words[272];
+    sorted(params, words, sizeof words);
+    tern_str_format(out, size, "check|%s|%s|%s", format, tmpl, words);
 }
 
 /* Files a line under its key; a later line of the same key takes the place of the earlier. False: no known line. */
@@ -153,16 +171,12 @@ static enum tern_status read_line(struct tern_recording *r, const char *path, co
     return status;
 }
 
-enum tern_status tern_recording_read(const char *path, struct tern_recording *r, struct tern_error *err) {
-    char *text = NULL;
-    size_t length = 0, number = 0;
+/* Lines of a text, the end line last. */
+static enum tern_status read_lines(struct tern_recording *r, const char *path, const char *text, size_t length,
+                                   struct tern_error *err) {
+    size_t number = 0;
     bool end = false;
-    memset(r, 0, sizeof *r);
-    enum tern_status status = read_text(path, &text, &length, err);
-    if (status != TERN_OK)
-        return status;
-    tern_hash_bytes(text, length, r->hash);
-    r->lines = json_object();
+    enum tern_status status = TERN_OK;
     for (size_t at = 0; at < length && status == TERN_OK; number++) {
         const char *newline = memchr(text + at, '\n', length - at);
         size_t stop = newline ? (size_t)(newline - text) : length;
@@ -174,6 +188,51 @@ enum tern_status tern_recording_read(const char *path, struct tern_recording *r,
     }
     if (status == TERN_OK && !end)
         status = refuse(err, path, "truncated: its end line is missing");
+    return status;
+}
+
+/* A candidate that was screened has passed its check, whether or not the tuner that wrote the results tells of checks. */
+static void imply_check(struct tern_recording *r, const json_t *line) {
+    const char *format = tern_message_text(line, "format"), *tmpl = tern_message_text(line, "template");
+    const char *params = tern_message_text(line, "params");
+    if (strcmp(tern_message_text(line, "what"), "screen") != 0 || tern_recording_check(r, format, tmpl, params))
+        return;
+    json_t *check = json_pack("{s:s, s:s, s:s, s:s, s:s}", "what", "check", "format", format, "template", tmpl, "params",
+                              params, "outcome", "ok");
+    file_line(r, check);
+    json_decref(check);
+}
+
+static enum tern_status read_t4(struct tern_recording *r, const char *path, const json_t *document, struct tern_error *err) {
+    json_t *lines = NULL, *line;
+    size_t i;
+    enum tern_status status = tern_t4_lines(path, document, &lines, err);
+    json_array_foreach(lines, i, line) {
+        if (status == TERN_OK && i == 0)
+            status = read_device(r, path, line, err);
+        else if (status == TERN_OK && !file_line(r, line))
+            status = refuse(err, path, "T4 results whose \"tern\" part is damaged");
+    }
+    json_array_foreach(lines, i, line) {
+        if (status == TERN_OK)
+            imply_check(r, line);
+    }
+    json_decref(lines);
+    return status;
+}
+
+enum tern_status tern_recording_read(const char *path, struct tern_recording *r, struct tern_error *err) {
+    char *text = NULL;
+    size_t length = 0;
+    memset(r, 0, sizeof *r);
+    enum tern_status status = read_text(path, &text, &length, err);
+    if (status != TERN_OK)
+        return status;
+    tern_hash_bytes(text, length, r->hash);
+    r->lines = json_object();
+    json_t *document = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL); /* NULL: lines, or damaged */
+    status = tern_t4_is(document) ? read_t4(r, path, document, err) : read_lines(r, path, text, length, err);
+    json_decref(document);
     free(text);
     if (status != TERN_OK)
         tern_recording_free(r);

@@ -1,4 +1,5 @@
-/* Recorded runs: what a GPU worker once answered, kept as JSON lines in one zstd frame (plain lines are read too).
+/* Recorded runs: what a GPU worker once answered, kept as JSON lines in one zstd frame (plain lines are read too, and T4 results:
+ * recording_t4.h).
  * `tune record` writes them, the replay worker reads them. The lines are described in docs/replay.md. */
 #ifndef TERN_WORKER_RECORDING_H
 #define TERN_WORKER_RECORDING_H

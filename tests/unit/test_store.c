@@ -97,7 +97,7 @@ static void test_trial_and_resume(void **state) {
     fixture_close(&f);
 }
 
-/* Another card of the same kind and a build with the same machine code share rows; another driver does not. */
+/* Another card of the same kind and a build with the same machine code share rows; another driver shares no failure. */
 static void test_peers(void **state) {
     (void)state;
     struct fixture f;
@@ -130,6 +130,98 @@ static void test_peers(void **state) {
     assert_false(found);
     CHECK_OK(tern_store_trial_find(s, r.device, r.problem, other.id, "graph/cold", "screen", &back, &found, failure));
     assert_false(found);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static int64_t finished_trial(struct tern_store *s, const struct rows *r, enum tern_outcome outcome) {
+    struct tern_store_trial t = sample_trial(r);
+    CHECK_OK(tern_store_trial_begin(s, &t, failure));
+    t.outcome = outcome;
+    CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
+    return t.id;
+}
+
+/* Id of the trial that answers on a device; 0: none. */
+static int64_t answer(struct tern_store *s, int64_t device, const struct rows *r) {
+    struct tern_store_trial t;
+    bool found;
+    CHECK_OK(tern_store_trial_find(s, device, r->problem, r->build, "graph/cold", "screen", &t, &found, failure));
+    return found ? t.id : 0;
+}
+
+/* What ran right keeps its row under a new driver, as its machine code is the same; what failed is tried again; a row of the
+ * device's own class goes first; recordings have their identity in the driver's place. */
+static void test_new_driver(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_device updated = sample_device(true), other = sample_device(true), replay = sample_device(true), back;
+    int64_t updated_id, other_id, replay_id;
+    bool quarantined = true;
+    strcpy(updated.driver, "590.1");
+    strcpy(other.driver, "590.1");
+    strcpy(other.name, "NVIDIA H200 NVL");
+    strcpy(replay.driver, "590.1 recording 0123");
+    strcpy(replay.gpu, "h200-replay");
+    CHECK_OK(tern_store_device(s, &updated, &updated_id, failure));
+    CHECK_OK(tern_store_device(s, &other, &other_id, failure));
+    CHECK_OK(tern_store_device_get(s, updated_id, &back, failure));
+    assert_memory_equal(&back, &updated, sizeof back);
+    assert_int_equal(tern_store_device_get(s, 999, &back, NULL), TERN_INTERNAL);
+    int64_t ok = finished_trial(s, &r, TERN_OUTCOME_OK);
+    assert_int_equal(answer(s, updated_id, &r), ok);
+    assert_int_equal(answer(s, other_id, &r), 0);
+    finished_trial(s, &r, TERN_OUTCOME_CRASH);
+    finished_trial(s, &r, TERN_OUTCOME_CRASH);
+    assert_int_equal(answer(s, updated_id, &r), ok);
+    int64_t recovered;
+    CHECK_OK(tern_store_recover(s, &recovered, failure)); /* two crashes: quarantine, on this driver */
+    CHECK_OK(tern_store_quarantined(s, updated_id, r.problem, r.build, &quarantined, failure));
+    assert_false(quarantined);
+    struct rows on_updated = r;
+    on_updated.device = updated_id;
+    int64_t own = finished_trial(s, &on_updated, TERN_OUTCOME_WRONG);
+    finished_trial(s, &r, TERN_OUTCOME_OK);
+    assert_int_equal(answer(s, updated_id, &r), own);
+    CHECK_OK(tern_store_device(s, &replay, &replay_id, failure));
+    r.device = replay_id;
+    struct tern_store_build b = sample_build(2);
+    CHECK_OK(tern_store_build_put(s, &b, failure));
+    r.build = b.id;
+    finished_trial(s, &r, TERN_OUTCOME_OK);
+    strcpy(replay.driver, "590.1 recording 4567");
+    CHECK_OK(tern_store_device(s, &replay, &replay_id, failure));
+    assert_int_equal(answer(s, replay_id, &r), 0);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static bool outdated(struct tern_store *s, const struct rows *r, const char *template_name, const char *hash) {
+    bool value;
+    CHECK_OK(tern_store_template_outdated(s, r->device, r->problem, template_name, hash, &value, failure));
+    return value;
+}
+
+static void test_edited_template(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_build b = sample_build(1), edited = sample_build(2);
+    strcpy(edited.template_hash, "another");
+    CHECK_OK(tern_store_build_put(s, &edited, failure));
+    assert_false(outdated(s, &r, b.template_name, edited.template_hash)); /* never tried */
+    finished_trial(s, &r, TERN_OUTCOME_OK);
+    assert_false(outdated(s, &r, b.template_name, b.template_hash));
+    assert_true(outdated(s, &r, b.template_name, edited.template_hash));
+    assert_false(outdated(s, &r, "mma-decode", edited.template_hash));
+    r.build = edited.id;
+    finished_trial(s, &r, TERN_OUTCOME_WRONG);
+    assert_false(outdated(s, &r, b.template_name, edited.template_hash)); /* tried */
     tern_store_close(s);
     fixture_close(&f);
 }
@@ -301,6 +393,8 @@ int main(void) {
         cmocka_unit_test(test_builds),
         cmocka_unit_test(test_trial_and_resume),
         cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_new_driver),
+        cmocka_unit_test(test_edited_template),
         cmocka_unit_test(test_no_time_without_a_device),
         cmocka_unit_test(test_constraints_hold_for_plain_sql),
         cmocka_unit_test(test_recovery_and_quarantine),
