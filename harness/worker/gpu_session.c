@@ -26,6 +26,15 @@ static void describe_gpu(struct gpu_session *s) {
     s->gpu.blocks_sm = i->blocks_sm;
 }
 
+/* A worker before this one died or hung: does the device still compute right, in a context that it never saw? */
+static enum tern_status probe(struct gpu_session *s, struct tern_error *err) {
+    if (tern_fixed_control(s->fixed, err) == TERN_OK)
+        return TERN_OK;
+    tern_error_prefix(err, "the device does not compute right since a worker died");
+    err->status = TERN_MISSING;
+    return TERN_MISSING;
+}
+
 enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err) {
     s->backend = &tern_backend_cuda;
     enum tern_status status = s->backend->open((int)tern_message_int(request, "device", 0), &s->context, err);
@@ -35,6 +44,8 @@ enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request,
         describe_gpu(s);
     if (status == TERN_OK)
         status = tern_fixed_open(s->context, NULL, &s->fixed, err);
+    if (status == TERN_OK && json_is_true(json_object_get(request, "probe")))
+        status = probe(s, err);
     if (status == TERN_OK)
         status = tern_cache_open(tern_message_text(request, "cache"), &s->cache, err);
     if (status == TERN_OK)
