@@ -32,11 +32,18 @@ struct tern_compare_args {
     double rounding, subnormal, of_ref, of_scale; /* struct tern_bound */
 };
 
+/* checksum.cu, `tern_checksum`: adds the checksum of `count` words to *sum. Grid any, block 256. */
+struct tern_checksum_args {
+    const unsigned long long *data;
+    unsigned long long *sum; /* device memory; zeroed before */
+    long long count;         /* words of 8 bytes */
+};
+
 /* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16, (q - z) * scale rounded once. Takes
  * struct tern_args (tern/abi.h): codes, scales, zeros, n, k, groups, group_size; y is W. Built for one format by the macros
  * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1) and TERN_ZERO (zero point when not asym). Grid ceil(tiles / 8) with tiles =
  * ceil(n/16) * ceil(k/128), block 256: one warp a tile. */
-#define TERN_DEQUANTISE_WARPS 8
+#define TERN_DEQUANTISE_WARPS  8
 #define TERN_DEQUANTISE_LAYOUT "frag16x128"
 
 /* control.cu, `tern_control`: out[i] = i stepped `steps` times by a fixed linear congruence. Proves that the device still
@@ -73,7 +80,7 @@ struct tern_probe_args {
 };
 /* Operations of one step: products of a warp or warpgroup, times 2*m*n*k of the instruction. 8-bit types have twice the k.
  */
-#define TERN_PROBE_MMA_STEP_OPS(k)   (8.0 * 2 * 16 * 8 * (k))    /* k = 16 or 32 */
+#define TERN_PROBE_MMA_STEP_OPS(k)   (8.0 * 2 * 16 * 8 * (k)) /* k = 16 or 32 */
 #define TERN_PROBE_WGMMA_STEP_OPS(k) (4.0 * 2 * 64 * 256 * (k))
 
 #endif

@@ -30,6 +30,14 @@
              "time for trials (default 5m on a GPU, 3m for planning)",                                                        \
              0,                                                                                                               \
              0},                                                                                                              \
+            {"timeout",                                                                                                       \
+             0,                                                                                                               \
+             TERN_OPTION_SECONDS,                                                                                             \
+             &(o)->timeout_s,                                                                                                 \
+             "TIME",                                                                                                          \
+             "longest that a candidate may compile or hold the GPU (default 2m and 30s)",                                     \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                        \
             {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},             \
             {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                 \
@@ -61,6 +69,10 @@
     }
 
 #define HIDDEN_OPTIONS 1 /* the last of them: for tests, not for people */
+
+double tern_run_timeout_s(const struct run *run, double default_s) {
+    return run->options.timeout_s > 0 ? run->options.timeout_s : default_s;
+}
 
 static void set_defaults(struct run_options *o) {
     memset(o, 0, sizeof *o);

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. */
-#define COMPILE_TIMEOUT_S 120.0
-#define COMPILE_RECYCLE   64 /* NVRTC keeps memory from compile to compile */
+#define COMPILE_RECYCLE 64 /* NVRTC keeps memory from compile to compile */
 
 struct batch {
     struct run *run;
@@ -120,7 +118,7 @@ enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t 
         const struct tern_pool_work work = {.kind = "compile",
                                             .workers = (size_t)run->options.jobs,
                                             .count = batch.count,
-                                            .timeout_s = COMPILE_TIMEOUT_S,
+                                            .timeout_s = tern_run_timeout_s(run, RUN_COMPILE_TIMEOUT_S),
                                             .stop_ns = stop_ns,
                                             .recycle = COMPILE_RECYCLE,
                                             .user = &batch,

@@ -35,6 +35,7 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
     enum tern_call call = tern_process_call(&run->worker, request, timeout_s, reply, why, why_size);
     if (call != TERN_CALL_OK) {
         run->prepared = 0;
+        run->suspect = true;
         return call;
     }
     if (tern_reply_is_error(*reply, err)) {
@@ -47,6 +48,7 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
         tern_process_kill(&run->worker);
         run->prepared = 0;
+        run->suspect = true;
     }
     return call;
 }
@@ -56,30 +58,40 @@ static json_t *hello_request(const struct run *run) {
     if (o->replay)
         return json_pack("{s:s, s:s, s:s, s:I, s:I}", "do", "hello", "recording", o->replay, "fault",
                          o->fault ? o->fault : "", "asked", (json_int_t)run->asked, "finals", (json_int_t)run->finals);
-    return json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache);
+    return json_pack("{s:s, s:I, s:s, s:b}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache, "probe",
+                     run->suspect);
 }
 
-/* A device needs a moment after a worker was killed on it: a few attempts, then it counts as wedged. */
+/* A device needs a moment after a worker was killed on it, and may refuse the first context: a few attempts, then it counts as
+ * wedged. Each worker after one that died first proves with the control kernel that the device still computes. */
 enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err) {
     char why[512] = "";
     const char *kind = run->options.replay ? "replay" : "gpu";
     json_t *request = hello_request(run);
     enum tern_call call = TERN_CALL_DIED;
     enum tern_status status = TERN_OK;
+    bool again = true;
     *reply = NULL;
-    for (int attempt = 0; attempt < HELLO_ATTEMPTS && call != TERN_CALL_OK && status == TERN_OK; attempt++) {
-        if (attempt > 0)
+    for (int attempt = 0; attempt < HELLO_ATTEMPTS && again; attempt++) {
+        if (attempt > 0) {
+            tern_process_kill(&run->worker);
             usleep(HELLO_PAUSE_US);
+        }
         status = tern_process_start(kind, &run->worker, err);
-        if (status == TERN_OK)
-            call = exchange(run, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
+        if (status != TERN_OK)
+            break;
+        bool suspect = run->suspect;
+        call = exchange(run, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
+        again = call != TERN_CALL_OK || (status != TERN_OK && suspect);
     }
     json_decref(request);
-    if (status == TERN_OK && call != TERN_CALL_OK) {
+    if (status == TERN_OK && call != TERN_CALL_OK)
         status = tern_error_set(err, TERN_MISSING, "the %s worker cannot be started (%d attempts): %s", kind, HELLO_ATTEMPTS,
                                 why);
+    if (status == TERN_OK)
+        run->suspect = false;
+    else if (status == TERN_MISSING && run->suspect)
         tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
-    }
     return status;
 }
 

@@ -32,10 +32,16 @@
 #define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
 #define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
 
+/* Deadlines without --timeout. ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. The
+ * first trial of a layer packs its weights, which takes seconds for the largest; every other one takes milliseconds. */
+#define RUN_COMPILE_TIMEOUT_S 120.0
+#define RUN_TRIAL_TIMEOUT_S   30.0
+
 struct run_options {
     char command_line[512]; /* as typed, for the database */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
-    double budget_s; /* 0: the mode's default */
+    double budget_s;  /* 0: the mode's default */
+    double timeout_s; /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, device, seed, copies;
     bool require_gpu, short_groups, json;
     const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
@@ -87,6 +93,7 @@ struct run {
     struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
     int64_t asked, finals;             /* checks and trials, and finals, that workers were asked for */
     const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
+    bool suspect;                      /* a worker died or hung since the device was last probed */
     size_t prepared; /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
     struct tern_store *store;
     struct tern_cache *cache;
@@ -114,6 +121,9 @@ enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err);
 /* A baseline of p that beats the matrix rate behind the limits: raises the rate, and lowers the limits of what is not done.
  */
 void tern_run_refute_limit(struct run *run, double baseline_us, const struct run_problem *p);
+
+/* run.c: --timeout, or the default of a request about a candidate. */
+double tern_run_timeout_s(const struct run *run, double default_s);
 
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);

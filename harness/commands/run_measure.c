@@ -21,8 +21,6 @@
 #define NEIGHBOUR_BEST   6   /* best of the neighbouring problem that go first */
 #define HOPELESS_AFTER   6   /* candidates of a template that ran right, */
 #define HOPELESS         1.5 /* all slower than this many times the best: the template gets no more time */
-#define CHECK_TIMEOUT_S  30.0
-#define TRIAL_TIMEOUT_S  30.0
 
 /* Defaults first: they take part in every final. */
 static void defaults_first(const struct run *run, struct run_problem *p) {
@@ -103,8 +101,7 @@ static enum tern_status compile_needed(struct run *run, struct tern_error *err) 
 
 /* One journalled request about a build: `running` is committed, the worker asked, the outcome committed. */
 static enum tern_status journalled(struct run *run, const struct run_problem *p, struct tern_store_trial *trial,
-                                   const json_t *request, double timeout_s, double **samples, size_t *count,
-                                   struct tern_error *err) {
+                                   const json_t *request, double **samples, size_t *count, struct tern_error *err) {
     json_t *reply = NULL;
     *samples = NULL;
     *count = 0;
@@ -115,8 +112,8 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     if (status != TERN_OK)
         return status;
     int64_t start_ns = tern_clock_now_ns();
-    enum tern_call call =
-        tern_run_gpu_call(run, p, request, timeout_s, &reply, trial->detail, sizeof trial->detail, &status, err);
+    enum tern_call call = tern_run_gpu_call(run, p, request, tern_run_timeout_s(run, RUN_TRIAL_TIMEOUT_S), &reply,
+                                            trial->detail, sizeof trial->detail, &status, err);
     if (status != TERN_OK) {
         json_decref(reply);
         return status;
@@ -168,7 +165,7 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
                                                     trial.stage, &trial, &found, err);
     json_t *request = candidate_request("check", run, p, build, 0);
     if (status == TERN_OK && !found)
-        status = journalled(run, NULL, &trial, request, CHECK_TIMEOUT_S, &samples, &count, err);
+        status = journalled(run, NULL, &trial, request, &samples, &count, err);
     build->checked = true;
     build->check = trial.outcome;
     tern_str_copy(build->check_detail, sizeof build->check_detail, trial.detail);
@@ -210,7 +207,7 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
         double *samples = NULL;
         size_t count = 0;
         json_t *request = candidate_request("trial", run, p, build, best_us);
-        status = journalled(run, p, &trial, request, TRIAL_TIMEOUT_S, &samples, &count, err);
+        status = journalled(run, p, &trial, request, &samples, &count, err);
         json_decref(request);
         free(samples);
         *tried = true;

@@ -14,10 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_BUDGET_S  180.0
-#define COMPILE_SHARE     0.55 /* of the budget; the emulator gets the rest */
-#define EMULATE_TIMEOUT_S 120.0
-#define EMULATE_POLICY    "emu"
+#define DEFAULT_BUDGET_S 180.0
+#define COMPILE_SHARE    0.55 /* of the budget; the emulator gets the rest */
+#define EMULATE_POLICY   "emu"
 
 /* Builds in the order in which planning wants them: the best of every problem, then every second best, and so on. */
 static size_t ranked_builds(const struct run *run, size_t *list) {
@@ -183,7 +182,7 @@ static enum tern_status emulate_best(struct run *run, int64_t stop_ns, struct te
         const struct tern_pool_work work = {.kind = "compile",
                                             .workers = (size_t)run->options.jobs,
                                             .count = em.count,
-                                            .timeout_s = EMULATE_TIMEOUT_S,
+                                            .timeout_s = tern_run_timeout_s(run, RUN_COMPILE_TIMEOUT_S),
                                             .stop_ns = stop_ns,
                                             .user = &em,
                                             .request = emulate_request,

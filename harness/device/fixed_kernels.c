@@ -14,17 +14,17 @@
 
 #define TILE           64 /* of reference.cu */
 #define THREADS        256
-#define COMPARE_BLOCKS 2048
+#define COMPARE_BLOCKS 2048 /* of compare.cu and checksum.cu */
 #define CONTROL_COUNT  4096
 #define CONTROL_STEPS  1000
 
-/* One built kernel: reference, compare, control, the probes, then dequantise for each kind of weights. */
+/* One built kernel: reference, compare, checksum, control, the probes, then dequantise for each kind of weights. */
 struct kernel_row {
     const char *file, *entry;
     int bits, asym, zero;      /* dequantise only; bits 0 elsewhere */
     const char *macros, *arch; /* probes only: what is built, and the only target that has its instruction */
 };
-enum { REFERENCE, COMPARE, CONTROL, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
+enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
 #define PROBE(probe, type, unroll, arch)                                                                                    \
     {                                                                                                                       \
         "kernels/ceiling.cu", "tern_probe", 0, 0, 0,                                                                        \
@@ -39,6 +39,7 @@ enum { REFERENCE, COMPARE, CONTROL, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COU
 static const struct kernel_row rows[] = {
     [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0, NULL, NULL},
     [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0, NULL, NULL},
+    [CHECKSUM] = {"kernels/checksum.cu", "tern_checksum", 0, 0, 0, NULL, NULL},
     [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, NULL, NULL},
     [PROBES + TERN_FIXED_EMPTY] = PROBE(TERN_PROBE_EMPTY, TERN_PROBE_F16, 1, NULL),
     [PROBES + TERN_FIXED_READ_4] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 4, NULL),
@@ -242,6 +243,26 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
         *poisoned = (int64_t)result.poisoned;
     if (result.mismatches > 0)
         status = describe_first(fixed, &args, result.first, n, k, exactness, mismatch, err);
+    return status;
+}
+
+enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern_memory_range *ranges, size_t count,
+                                     uint64_t *sum, struct tern_error *err) {
+    struct tern_launch launch = {.grid = {COMPARE_BLOCKS, 1, 1}, .block = THREADS};
+    unsigned long long total = 0, *device = (unsigned long long *)fixed->result; /* shares the memory of comparisons */
+    enum tern_status status = get(fixed, CHECKSUM, &launch.function, err);
+    if (status == TERN_OK)
+        status = tern_backend_cuda.upload(fixed->cuda, device, &total, sizeof total, err);
+    for (size_t i = 0; i < count && status == TERN_OK; i++) {
+        struct tern_checksum_args args = {.data = ranges[i].at, .sum = device, .count = ranges[i].bytes / 8};
+        if (ranges[i].bytes % 8 != 0)
+            return tern_error_set(err, TERN_INTERNAL, "checksum of %lld bytes, no multiple of 8",
+                                  (long long)ranges[i].bytes);
+        status = tern_cuda_launch_raw(fixed->cuda, &launch, &args, err);
+    }
+    if (status == TERN_OK)
+        status = tern_backend_cuda.download(fixed->cuda, &total, device, sizeof total, err);
+    *sum = total;
     return status;
 }
 

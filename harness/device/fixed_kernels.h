@@ -28,6 +28,14 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
                                     int64_t m, int64_t n, int64_t k, enum tern_exactness exactness,
                                     struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err);
 
+struct tern_memory_range {
+    const void *at; /* device memory, 8-byte aligned */
+    int64_t bytes;  /* a multiple of 8 */
+};
+/* Checksum of all ranges together; waits. Equal sums: the same bytes in the same ranges. */
+enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern_memory_range *ranges, size_t count,
+                                     uint64_t *sum, struct tern_error *err);
+
 /* Makes the launch that dequantises packed weights (layout frag16x128) into args->y = W [N][K] binary16; for one launch or
  * for tern_gemm_capture_after. Of args: codes, scales, zeros, y, n, k, groups, group_size. The function stays owned by
  * `fixed`. */

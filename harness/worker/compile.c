@@ -11,8 +11,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define MAX_INCLUDES 8
+#define MEMORY_LIMIT ((rlim_t)4 << 30) /* bytes; NVRTC takes a few hundred MiB for the largest of our kernels */
 
 static json_t *compiled_reply(const struct tern_compiled *c, const char *hash) {
     return json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:s, s:f}", "ok", c->ok, "cubin", hash, "bytes",
@@ -49,7 +51,19 @@ static json_t *compile(const json_t *request) {
     return reply;
 }
 
+/* A candidate that the compiler cannot swallow costs its worker, not the machine. Not under ASan, whose shadow is larger. */
+static void limit_memory(void) {
+#ifndef __SANITIZE_ADDRESS__
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur > MEMORY_LIMIT) {
+        limit.rlim_cur = MEMORY_LIMIT;
+        setrlimit(RLIMIT_DATA, &limit);
+    }
+#endif
+}
+
 int tern_compile_worker(void) {
+    limit_memory();
     for (;;) {
         json_t *request = NULL, *reply;
         if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)

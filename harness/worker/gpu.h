@@ -1,6 +1,7 @@
 /* The GPU worker: the one process that loads libcuda. Serves requests on TERN_WORKER_FD, one after the other, on one device.
  *
- * {"do": "hello", "device", "cache"}: opens the device; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
+ * {"do": "hello", "device", "cache", "probe"}: opens the device, and proves with the control kernel that it computes if
+ * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
  * {"do": "check", "template", "params", "format", "cubin", "m", "k"}: small odd shapes against the host's FP64; answers {"outcome",

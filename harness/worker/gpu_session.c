@@ -26,6 +26,15 @@ static void describe_gpu(struct gpu_session *s) {
     s->gpu.blocks_sm = i->blocks_sm;
 }
 
+/* A worker before this one died or hung: does the device still compute right, in a context that it never saw? */
+static enum tern_status probe(struct gpu_session *s, struct tern_error *err) {
+    if (tern_fixed_control(s->fixed, err) == TERN_OK)
+        return TERN_OK;
+    tern_error_prefix(err, "the device does not compute right since a worker died");
+    err->status = TERN_MISSING;
+    return TERN_MISSING;
+}
+
 enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err) {
     s->backend = &tern_backend_cuda;
     enum tern_status status = s->backend->open((int)tern_message_int(request, "device", 0), &s->context, err);
@@ -35,6 +44,8 @@ enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request,
         describe_gpu(s);
     if (status == TERN_OK)
         status = tern_fixed_open(s->context, NULL, &s->fixed, err);
+    if (status == TERN_OK && json_is_true(json_object_get(request, "probe")))
+        status = probe(s, err);
     if (status == TERN_OK)
         status = tern_cache_open(tern_message_text(request, "cache"), &s->cache, err);
     if (status == TERN_OK)
@@ -44,10 +55,14 @@ enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request,
 
 static void layer_free(struct gpu_session *s) {
     struct gpu_layer *l = &s->layer;
-    void *const buffers[] = {l->x, l->y_ref, l->bound_scale, l->dense};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (buffers[i])
-            s->backend->release(s->context, buffers[i]);
+    for (size_t i = 0; i < GPU_INPUTS; i++) {
+        void *const buffers[] = {l->inputs[i].x, l->inputs[i].y_ref, l->inputs[i].bound_scale};
+        for (size_t j = 0; j < sizeof buffers / sizeof buffers[0]; j++)
+            if (buffers[j])
+                s->backend->release(s->context, buffers[j]);
+    }
+    if (l->dense)
+        s->backend->release(s->context, l->dense);
     for (size_t i = 0; i < l->pack_count; i++)
         if (l->packs[i].weights)
             s->backend->release(s->context, l->packs[i].weights);
@@ -71,17 +86,13 @@ void gpu_session_close(struct gpu_session *s) {
 }
 
 enum tern_status gpu_guarded_alloc(struct gpu_session *s, int64_t bytes, struct gpu_guarded *g, struct tern_error *err) {
-    uint8_t guard[TERN_GUARD_BYTES];
-    g->bytes = ALIGN(bytes);
-    enum tern_status status = s->backend->alloc(s->context, (size_t)(g->bytes + 2 * TERN_GUARD_BYTES), &g->base, err);
+    enum tern_status status = s->backend->alloc(s->context, (size_t)(ALIGN(bytes) + 2 * TERN_GUARD_BYTES), &g->base, err);
     if (status != TERN_OK)
         return status;
     g->at = (char *)g->base + TERN_GUARD_BYTES;
-    tern_guard_fill(guard, sizeof guard, GUARD_SEED);
-    status = s->backend->upload(s->context, g->base, guard, sizeof guard, err);
-    if (status == TERN_OK)
-        status = s->backend->upload(s->context, (char *)g->at + g->bytes, guard, sizeof guard, err);
-    return status;
+    g->bytes = ALIGN(bytes);
+    g->used = -1;
+    return TERN_OK;
 }
 
 void gpu_guarded_free(struct gpu_session *s, struct gpu_guarded *g) {
@@ -90,20 +101,37 @@ void gpu_guarded_free(struct gpu_session *s, struct gpu_guarded *g) {
     memset(g, 0, sizeof *g);
 }
 
-enum tern_status gpu_guarded_check(struct gpu_session *s, const struct gpu_guarded *g, bool *intact,
-                                   struct tern_error *err) {
+enum tern_status gpu_guarded_poison(struct gpu_session *s, struct gpu_guarded *g, int64_t used, struct tern_error *err) {
+    uint8_t guard[TERN_GUARD_BYTES];
+    enum tern_status status = TERN_OK;
+    used = (used + 15) / 16 * 16;
+    if (!g->base)
+        return TERN_OK;
+    if (g->used != used) {
+        tern_guard_fill(guard, sizeof guard, GUARD_SEED);
+        status = s->backend->upload(s->context, g->base, guard, sizeof guard, err);
+        if (status == TERN_OK)
+            status = s->backend->upload(s->context, (char *)g->at + used, guard, sizeof guard, err);
+        g->used = status == TERN_OK ? used : -1;
+    }
+    return status == TERN_OK && used > 0 ? s->backend->fill(s->context, g->at, TERN_POISON_WORD, (size_t)used, err) : status;
+}
+
+enum tern_status gpu_guarded_check(struct gpu_session *s, struct gpu_guarded *g, bool *intact, struct tern_error *err) {
     uint8_t guard[TERN_GUARD_BYTES];
     size_t offset;
     *intact = true;
-    if (!g->base)
+    if (!g->base || g->used < 0)
         return TERN_OK;
-    const void *const ends[] = {g->base, (char *)g->at + g->bytes};
+    const void *const ends[] = {g->base, (char *)g->at + g->used};
     for (size_t i = 0; i < 2; i++) {
         enum tern_status status = s->backend->download(s->context, guard, ends[i], sizeof guard, err);
         if (status != TERN_OK)
             return status;
         *intact = *intact && tern_guard_check(guard, sizeof guard, GUARD_SEED, &offset);
     }
+    if (!*intact)
+        g->used = -1;
     return TERN_OK;
 }
 
@@ -158,35 +186,39 @@ static enum tern_status upload_new(struct gpu_session *s, const void *from, size
     return status == TERN_OK ? s->backend->upload(s->context, *to, from, bytes, err) : status;
 }
 
-/* FP64 reference of all m_max rows on the device, from canonical weights: it shares nothing with packing or decoders. */
-static enum tern_status make_reference(struct gpu_session *s, struct tern_error *err) {
+/* FP64 reference of all m_max rows of one input on the device. */
+static enum tern_status reference_of(struct gpu_session *s, struct gpu_input *input, struct tern_reference_args args,
+                                     struct tern_error *err) {
+    const size_t elements = (size_t)args.m * (size_t)args.n;
+    enum tern_status status = s->backend->alloc(s->context, elements * sizeof(double), &input->y_ref, err);
+    if (status == TERN_OK)
+        status = s->backend->alloc(s->context, elements * sizeof(float), &input->bound_scale, err);
+    args.x = input->x;
+    args.y_ref = input->y_ref;
+    args.bound_scale = input->bound_scale;
+    return status == TERN_OK ? tern_fixed_reference(s->fixed, &args, err) : status;
+}
+
+/* References of both inputs, from canonical weights: they share nothing with packing or decoders. */
+static enum tern_status make_references(struct gpu_session *s, struct tern_error *err) {
     struct gpu_layer *l = &s->layer;
     const struct tern_weights *w = &l->weights;
     void *codes = NULL, *scales = NULL, *zeros = NULL;
-    size_t elements = (size_t)l->m_max * (size_t)w->n;
     enum tern_status status = upload_new(s, w->codes, (size_t)w->n * (size_t)w->k, &codes, err);
     if (status == TERN_OK)
         status = upload_new(s, w->scales, (size_t)w->groups * (size_t)w->n * 2, &scales, err);
     if (status == TERN_OK && w->zeros)
         status = upload_new(s, w->zeros, (size_t)w->groups * (size_t)w->n, &zeros, err);
-    if (status == TERN_OK)
-        status = s->backend->alloc(s->context, elements * sizeof(double), &l->y_ref, err);
-    if (status == TERN_OK)
-        status = s->backend->alloc(s->context, elements * sizeof(float), &l->bound_scale, err);
-    if (status == TERN_OK) {
-        const struct tern_reference_args args = {.x = l->x,
-                                                 .codes = codes,
-                                                 .scales = scales,
-                                                 .zeros = zeros,
-                                                 .y_ref = l->y_ref,
-                                                 .bound_scale = l->bound_scale,
-                                                 .m = l->m_max,
-                                                 .n = w->n,
-                                                 .k = w->k,
-                                                 .group_size = tern_format_group_size(&w->format, w->k),
-                                                 .zero = w->format.zero};
-        status = tern_fixed_reference(s->fixed, &args, err);
-    }
+    const struct tern_reference_args args = {.codes = codes,
+                                             .scales = scales,
+                                             .zeros = zeros,
+                                             .m = l->m_max,
+                                             .n = w->n,
+                                             .k = w->k,
+                                             .group_size = tern_format_group_size(&w->format, w->k),
+                                             .zero = w->format.zero};
+    for (size_t i = 0; i < GPU_INPUTS && status == TERN_OK; i++)
+        status = reference_of(s, &l->inputs[i], args, err);
     if (status == TERN_OK)
         status = s->backend->synchronize(s->context, err);
     void *const temporary[] = {codes, scales, zeros};
@@ -199,7 +231,7 @@ static enum tern_status make_reference(struct gpu_session *s, struct tern_error 
 struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pack *pack, int64_t m, size_t copy) {
     const struct gpu_layer *l = &s->layer;
     char *at = (char *)pack->weights + (size_t)pack->stride * copy;
-    return (struct tern_args){.x = l->x,
+    return (struct tern_args){.x = l->inputs[0].x,
                               .codes = at,
                               .scales = at + pack->scale_at,
                               .zeros = l->weights.format.sym ? NULL : at + pack->zero_at,
@@ -235,12 +267,20 @@ static enum tern_status make_dense(struct gpu_session *s, struct tern_error *err
     return status == TERN_OK ? s->backend->synchronize(s->context, err) : status;
 }
 
+/* The second input is the first one backwards: as random, each weight meets another activation, and it costs nothing. */
 static enum tern_status make_activations(struct gpu_session *s, struct tern_error *err) {
     struct gpu_layer *l = &s->layer;
     size_t count = (size_t)l->m_max * (size_t)l->weights.k;
     uint16_t *x = tern_alloc(count * 2);
     tern_activations_random(l->m_max, l->weights.k, (uint64_t)s->seed, x);
-    enum tern_status status = upload_new(s, x, count * 2, &l->x, err);
+    enum tern_status status = upload_new(s, x, count * 2, &l->inputs[0].x, err);
+    for (size_t i = 0; i < count / 2; i++) {
+        uint16_t swapped = x[i];
+        x[i] = x[count - 1 - i];
+        x[count - 1 - i] = swapped;
+    }
+    if (status == TERN_OK)
+        status = upload_new(s, x, count * 2, &l->inputs[1].x, err);
     free(x);
     return status;
 }
@@ -260,7 +300,7 @@ enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *reques
     if (status == TERN_OK)
         status = gpu_guarded_alloc(s, l->m_max * l->weights.n * 2, &l->y, err);
     if (status == TERN_OK)
-        status = make_reference(s, err);
+        status = make_references(s, err);
     if (status == TERN_OK)
         status = make_dense(s, err);
     l->ready = status == TERN_OK;

@@ -14,12 +14,25 @@
 #include <jansson.h>
 
 #define GPU_MAX_PACKS   8
+#define GPU_INPUTS      2 /* sets of activations: the one that is timed, and another for verification */
 #define GPU_MAX_BENCHES 32
 
-/* Device memory with guard bytes in front and behind; `at` is what kernels see. */
+/* Device memory with guard bytes in front and behind; `at` is what kernels see. The guard behind moves to where the user of
+ * the moment must stop, since the memory is as large as the largest of them. */
 struct gpu_guarded {
     void *base, *at;
-    int64_t bytes;
+    int64_t bytes, used; /* room; where the guard behind begins, -1 when the guards must be written anew */
+};
+
+/* One set of activations and what they must give, m_max rows each, on the device. */
+struct gpu_input {
+    void *x, *y_ref, *bound_scale;
+};
+
+/* Checksum of what candidates of one layout only read: all copies of the weights, and x of both sets up to row m. */
+struct gpu_checksum {
+    int64_t m; /* 0: not known */
+    uint64_t sum;
 };
 
 /* Packed weights in one layout, in enough copies to be cold. */
@@ -36,10 +49,11 @@ struct gpu_layer {
     struct tern_weights weights; /* canonical, on the host */
     int64_t m_max;
     struct gpu_pack packs[GPU_MAX_PACKS];
+    struct gpu_checksum checksums[GPU_MAX_PACKS]; /* by pack */
     size_t pack_count;
-    void *x, *y_ref, *bound_scale;
-    struct gpu_guarded y, workspace; /* workspace grows on demand */
-    void *dense;                     /* FP16 weights for the baselines: dense_copies * N*K, cold as well */
+    struct gpu_input inputs[GPU_INPUTS]; /* the first is timed */
+    struct gpu_guarded y, workspace;     /* workspace grows on demand */
+    void *dense;                         /* FP16 weights for the baselines: dense_copies * N*K, cold as well */
     size_t dense_copies;
 };
 
@@ -63,7 +77,7 @@ struct gpu_session {
     struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
     struct gpu_layer layer;
     int64_t seed;
-    bool sticky; /* the context is lost: answer and end */
+    bool sticky; /* the context is lost, or the weights are damaged: answer and end */
 };
 
 /* A candidate loaded for the prepared layer at one M. */
@@ -95,19 +109,31 @@ enum tern_status gpu_pack(struct gpu_session *s, const char *layout, const struc
 /* Arguments of a launch on weight copy `copy`. */
 struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pack *pack, int64_t m, size_t copy);
 
-/* Guard bytes: fill after allocation, compare after use. */
 enum tern_status gpu_guarded_alloc(struct gpu_session *s, int64_t bytes, struct gpu_guarded *g, struct tern_error *err);
 void gpu_guarded_free(struct gpu_session *s, struct gpu_guarded *g);
-enum tern_status gpu_guarded_check(struct gpu_session *s, const struct gpu_guarded *g, bool *intact, struct tern_error *err);
+/* Poisons the first `used` bytes (rounded up to 16) and puts the guard behind them. Without effect on memory that is not
+ * allocated. */
+enum tern_status gpu_guarded_poison(struct gpu_session *s, struct gpu_guarded *g, int64_t used, struct tern_error *err);
+/* Compares both guards exactly; damaged ones are written anew at the next poisoning. */
+enum tern_status gpu_guarded_check(struct gpu_session *s, struct gpu_guarded *g, bool *intact, struct tern_error *err);
 
 /* How many launches at batch size m a graph holds: as many copies as keep each launch's weights cold, and enough that no
  * sample is shorter than the clock can see. */
 size_t gpu_graph_launches(const struct gpu_session *s, int64_t weight_bytes, size_t copies, int64_t m, double expected_us);
 
-/* gpu_trial.c: launches once on poisoned memory and compares every element of y with the reference, and the guards. Sets
- * *outcome and detail; s->sticky after a fault. An error is one of the machine. */
-enum tern_status gpu_verify(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, enum tern_outcome *outcome,
-                            char *detail, size_t size, struct tern_error *err);
+/* gpu_verify.c. An error is one of the machine; whatever the candidate does is the verdict. s->sticky after a fault, and
+ * when the candidate wrote to its inputs. */
+struct gpu_verdict {
+    enum tern_outcome outcome; /* OK, RESOURCES, FAULT, WRONG, NONDET */
+    char detail[400];
+};
+/* Before a candidate is timed: one launch on the second input; every element of y, and the guards. */
+enum tern_status gpu_verify_before(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, struct gpu_verdict *v,
+                                   struct tern_error *err);
+/* Behind the timing, on the timed input: every element of y (in_place: as the last timed launch left it; else of a new
+ * launch), a repeat that must be bitwise the same, guards and inputs. */
+enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, bool in_place,
+                                  struct gpu_verdict *v, struct tern_error *err);
 
 json_t *gpu_trial(struct gpu_session *s, const json_t *request);
 json_t *gpu_final(struct gpu_session *s, const json_t *request);

@@ -1,5 +1,5 @@
 /* Tests of the fixed device code (kernels/) on the CPU emulator: dequantisation, reference GEMM and comparison against the
- * host's own, read probes. The same source runs on the GPU in tests/gpu/test_device.c. */
+ * host's own, checksums, read probes. The same source runs on the GPU in tests/gpu/test_device.c. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -247,6 +247,41 @@ static void comparison_finds_what_the_host_finds(void **state) {
     end(&e);
 }
 
+static uint64_t checksum(struct emulated *e, const uint64_t *words, size_t count) {
+    uint64_t sum = 0;
+    struct tern_checksum_args a = {
+        .data = put(e, words, count * sizeof *words), .sum = put(e, &sum, sizeof sum), .count = (long long)count};
+    struct tern_args args = {.workspace = put(e, &a, sizeof a)};
+    launch(e, 2, 1, &args);
+    get(e, &sum, a.sum, sizeof sum);
+    return sum;
+}
+
+static void checksum_sees_every_bit_and_its_place(void **state) {
+    static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
+                                  " tern_checksum(*(const tern_checksum_args *)a.workspace); }\n";
+    enum { COUNT = 1201 };
+    uint64_t words[COUNT] = {0};
+    struct emulated e;
+    (void)state;
+    emulate(&e, "kernels/checksum.cu", "#include \"tern/abi.h\"", wrapper, "wrapped");
+    uint64_t zeros = checksum(&e, words, COUNT);
+    assert_true(zeros == checksum(&e, words, COUNT));
+    assert_true(zeros != checksum(&e, words, COUNT - 1));
+    for (size_t i = 0; i < COUNT; i += 240) { /* the first and the last word among them */
+        words[i] = 1ull << (i % 64);
+        assert_true(zeros != checksum(&e, words, COUNT));
+        words[i] = 0;
+    }
+    words[3] = 5;
+    words[900] = 7;
+    uint64_t sum = checksum(&e, words, COUNT);
+    words[3] = 7;
+    words[900] = 5;
+    assert_true(sum != checksum(&e, words, COUNT));
+    end(&e);
+}
+
 /* Sum of the words that a read probe saw, of `bytes` from a buffer that goes on behind them. `copied` (may be NULL) is where
  * a copy probe writes; bytes + 64 of it go to the device and come back. */
 static unsigned int probe_sum(const char *macros, const uint32_t *words, size_t bytes, int64_t blocks, int64_t block,
@@ -315,6 +350,7 @@ int main(void) {
         cmocka_unit_test(dequantise_is_exact),
         cmocka_unit_test(reference_agrees_with_the_host),
         cmocka_unit_test(comparison_finds_what_the_host_finds),
+        cmocka_unit_test(checksum_sees_every_bit_and_its_place),
         cmocka_unit_test(read_probes_read_every_byte_once),
         cmocka_unit_test(copy_probe_writes_every_byte_once),
     };
