@@ -8,25 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR_LIMIT        1.02 /* times the limit: nothing better is worth a search (tuning.md) */
-#define OWN_OFFSET        0.04 /* variances of r = ln(measured / predicted): of what a problem's candidates have in common, */
-#define FAMILY_OFFSET     0.04 /* of what a family has in common, */
-#define ADDITIVE          0.06 /* of single parameters' effects, */
-#define INTERACTION       0.03 /* of combinations, */
-#define NOISE             1e-4 /* and of a measurement */
+#define NEAR_LIMIT   1.02 /* times the limit: nothing better is worth a search (tuning.md) */
+#define ASK_SDS      1.0  /* lower bound that chooses the next question */
+#define STOP_SDS     2.5  /* lower bound that must lie above the best for a race to end */
+#define STOP_MARGIN  0.01 /* faster by less than this is not worth a question */
+#define FAMILY_LEAST 10   /* questions, or answers of neighbours, before a family may be given up */
+
+/* Prior variances of r = ln(measured / predicted), by what the times of two candidates have in common. Chosen on a recorded
+ * run; within a factor of 3 none of them matters much. */
+#define PROBLEM_OFFSET    0.04 /* the problem, */
+#define FAMILY_OFFSET     0.04 /* the family, */
+#define ADDITIVE          0.06 /* values of single parameters, */
+#define INTERACTION       0.03 /* combinations of them, */
+#define MODEL_SLOPE       0.3  /* and how far the model's ln us is to be believed, for each unit of it */
+#define NOISE             1e-3 /* of a measurement, and of what the above does not explain */
 #define ADDITIVE_STEPS    2.0  /* steps of a parameter over which its effect changes by e */
 #define INTERACTION_STEPS 2.0  /* the same of combinations, all steps together */
-#define SHARED            0.8  /* correlation of the effects on neighbouring problems */
-#define ASK_SDS           1.0  /* lower bound that chooses the next question */
-#define STOP_SDS          2.0  /* lower bound that must lie above the best for a race to end */
-#define STOP_MARGIN       0.01 /* faster by less than this is not worth a question */
-#define RACE_LEAST        10   /* questions of a race, whatever the estimates say */
+#define SHARED            0.8  /* correlation of all but the offset on neighbouring problems */
+#define SCALE_PRIOR       8.0  /* measurements that the size of these variances is worth against what the evidence says */
 
 static const char *const names[TERN_STRATEGY_COUNT] = {"exhaustive", "random", "model", "race"};
 
 struct point {
     struct tern_search_point p;
     double steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
+    double centred;                       /* ln of the prediction, less the mean of all */
     bool asked, told;
     double us;             /* told; NAN: did not run right */
     double *solved;        /* L^-1 k of this point against the evidence, one number each piece of it */
@@ -48,6 +54,7 @@ struct tern_search {
     size_t order_count;
     struct evidence *evidence;
     size_t evidence_count, evidence_room, family_count, asked;
+    double surprise; /* sum of the squares of whitened evidence: its number, if the variances are of the right size */
     double limit_us, best_us;
 };
 
@@ -66,7 +73,8 @@ const char *tern_strategy_name(enum tern_strategy strategy) {
  * time ---- */
 
 static double covariance(const struct point *a, const struct point *b, bool same_problem) {
-    double sum = same_problem ? OWN_OFFSET : 0, alike = 0, steps = 0;
+    double sum = same_problem ? PROBLEM_OFFSET : 0, alike = 0, steps = 0;
+    sum += MODEL_SLOPE * a->centred * b->centred * (same_problem ? 1 : SHARED);
     if (a->p.family != b->p.family)
         return sum;
     for (size_t v = 0; v < a->p.value_count; v++) {
@@ -104,6 +112,7 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
     }
     e->row[n] = sqrt(left > NOISE / 2 ? left : NOISE / 2);
     e->whitened /= e->row[n];
+    s->surprise += e->whitened * e->whitened;
     for (size_t i = 0; i < s->count; i++) {
         struct point *p = &s->points[i];
         double k = covariance(p, at, problem == 0);
@@ -117,8 +126,9 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
 }
 
 /* Lower bound of ln us at so many standard deviations. */
-static double lower_bound(const struct point *p, double sds) {
-    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? p->variance : 0);
+static double lower_bound(const struct tern_search *s, const struct point *p, double sds) {
+    double scale = (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
+    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale * p->variance : 0);
 }
 
 /* ---- opening ---- */
@@ -189,15 +199,20 @@ struct tern_search *tern_search_open(enum tern_strategy strategy, const struct t
     s->count = count;
     s->limit_us = limit_us;
     s->best_us = (double)INFINITY;
+    double mean = 0;
+    for (size_t i = 0; i < count; i++)
+        mean += log(points[i].predicted_us) / (double)count;
     for (size_t i = 0; i < count; i++) {
         s->points[i].p = points[i];
-        s->points[i].variance = covariance(&s->points[i], &s->points[i], true);
+        s->points[i].centred = log(points[i].predicted_us) - mean;
         if (points[i].family >= s->family_count)
             s->family_count = points[i].family + 1;
     }
     for (size_t f = 0; f < s->family_count; f++)
         for (size_t v = 0; v < TERN_SEARCH_MAX_VALUES; v++)
             rank_values(s, f, v);
+    for (size_t i = 0; i < count; i++)
+        s->points[i].variance = covariance(&s->points[i], &s->points[i], true);
     make_order(s, seed);
     return s;
 }
@@ -215,15 +230,17 @@ void tern_search_close(struct tern_search *s) {
     free(s);
 }
 
-/* Least lower bound among the points that nobody asked for. */
-static struct point *most_promising(const struct tern_search *s, double sds, double *bound) {
+#define ANY_FAMILY SIZE_MAX
+
+/* Least lower bound among the points of a family that nobody asked for. */
+static struct point *most_promising(const struct tern_search *s, size_t family, double sds, double *bound) {
     struct point *best = NULL;
     *bound = (double)INFINITY;
     for (size_t i = 0; i < s->count; i++) {
         struct point *p = &s->points[i];
-        if (p->asked || p->told)
+        if (p->asked || p->told || (family != ANY_FAMILY && p->p.family != family))
             continue;
-        double lower = lower_bound(p, sds);
+        double lower = lower_bound(s, p, sds);
         if (!best || lower < *bound) {
             best = p;
             *bound = lower;
@@ -232,13 +249,16 @@ static struct point *most_promising(const struct tern_search *s, double sds, dou
     return best;
 }
 
+static bool near_limit(const struct tern_search *s) {
+    return s->limit_us > 0 && s->best_us <= NEAR_LIMIT * s->limit_us;
+}
+
+/* None of the untried may be faster, as far as the evidence goes. */
 static bool seen_enough(const struct tern_search *s) {
     double bound;
-    if (s->asked < RACE_LEAST || !isfinite(s->best_us))
+    if (!isfinite(s->best_us))
         return false;
-    if (s->limit_us > 0 && s->best_us <= NEAR_LIMIT * s->limit_us)
-        return true;
-    most_promising(s, STOP_SDS, &bound);
+    most_promising(s, ANY_FAMILY, STOP_SDS, &bound);
     return bound > log(s->best_us * (1 - STOP_MARGIN));
 }
 
@@ -256,6 +276,23 @@ static bool ask(struct tern_search *s, struct point *p, size_t *index) {
     return true;
 }
 
+/* A family of which little is known, ANY_FAMILY if there is none. One bad default must not speak for all. */
+static size_t neglected_family(const struct tern_search *s) {
+    for (size_t f = 0; f < s->family_count; f++) {
+        size_t known = 0, left = 0;
+        for (size_t i = 0; i < s->count; i++) {
+            const struct point *p = &s->points[i];
+            known += p->p.family == f && (p->asked || p->told);
+            left += p->p.family == f && !p->asked && !p->told;
+        }
+        for (size_t e = 0; e < s->evidence_count; e++)
+            known += s->evidence[e].problem != 0 && s->points[s->evidence[e].point].p.family == f;
+        if (left > 0 && known < FAMILY_LEAST)
+            return f;
+    }
+    return ANY_FAMILY;
+}
+
 bool tern_search_next(struct tern_search *s, size_t *index) {
     double bound;
     for (; s->at < s->order_count; s->at++) {
@@ -263,9 +300,12 @@ bool tern_search_next(struct tern_search *s, size_t *index) {
         if (!p->asked && !p->told)
             return ask(s, p, index);
     }
-    if (s->strategy != TERN_STRATEGY_RACE || seen_enough(s))
+    if (s->strategy != TERN_STRATEGY_RACE || near_limit(s))
         return false;
-    struct point *p = most_promising(s, ASK_SDS, &bound);
+    size_t family = ANY_FAMILY;
+    if (seen_enough(s) && (family = neglected_family(s)) == ANY_FAMILY)
+        return false;
+    struct point *p = most_promising(s, family, ASK_SDS, &bound);
     return p && ask(s, p, index);
 }
 
@@ -291,7 +331,7 @@ double tern_search_gap(const struct tern_search *s) {
     double bound, gap;
     if (!isfinite(s->best_us))
         return 1;
-    most_promising(s, 1, &bound);
+    most_promising(s, ANY_FAMILY, 1, &bound);
     gap = 1 - exp(bound) / s->best_us;
     return gap > 0 ? gap : 0;
 }

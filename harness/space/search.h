@@ -4,13 +4,12 @@
  *   exhaustive  every candidate, in the order of the list
  *   random      every candidate, in an order drawn from the seed
  *   model       every candidate, in the order of the cost model's predictions
- *   race        defaults first, then the candidate that may be fastest by what is known of its likes; ends when none may be
+ *   race        defaults first, then the candidate that may be fastest by what is known of its likes, until none may be faster
  *
- * The race keeps for every candidate an estimate of r = ln(measured / predicted): the mean of what was measured, weighted by
- * exp(-distance) over steps in parameter space (Nadaraya 1964, Watson 1964), with the family's own mean as prior. Its
- * uncertainty falls with the weight of the evidence and is scaled by how wrong the estimates have been so far. The next
- * question is the least lower confidence bound (Srinivas et al. 2010). Results of a neighbouring problem are evidence of less
- * weight. */
+ * The race is Bayesian optimisation: a Gaussian process (Rasmussen and Williams 2006) over r = ln(measured / predicted), whose
+ * covariance says that candidates with like parameters behave alike; the next question is the least lower confidence bound
+ * (Srinivas et al. 2010), and it ends when no bound of the untried lies below the best time. Results of neighbouring problems
+ * are evidence of less correlation. */
 #ifndef TERN_SPACE_SEARCH_H
 #define TERN_SPACE_SEARCH_H
 
@@ -46,8 +45,8 @@ struct tern_search *tern_search_open(enum tern_strategy strategy, const struct t
                                      double limit_us, uint64_t seed);
 void tern_search_close(struct tern_search *s);
 
-/* Before the first question: candidate `index` took `us` on a neighbouring problem where the model had predicted
- * `predicted_us`. */
+/* Before the first question: candidate `index` took `us` on neighbouring problem number `problem` (any number of its own), where
+ * the model had predicted `predicted_us`. */
 void tern_search_neighbour(struct tern_search *s, size_t problem, size_t index, double us, double predicted_us);
 
 /* Chooses the next candidate and counts it as asked; several may be asked before the first is told. False: nothing is left, or

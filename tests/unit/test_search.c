@@ -1,0 +1,196 @@
+/* Search strategies on made-up problems whose answer is known. Their worth on measured ones: test_search_recorded.c. */
+#include "core/random.h"
+#include "space/search.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SIDE = 6, COUNT = 2 * SIDE * SIDE * SIDE };
+
+/* Two families of three parameters; each parameter has a best value and what it costs to be off it, in logarithms. */
+struct world {
+    int64_t values[COUNT][3];
+    struct tern_search_point points[COUNT];
+    double us[COUNT];
+    size_t best;
+};
+
+static void make(struct world *w, uint64_t seed) {
+    struct tern_random random;
+    int64_t best[2][3];
+    double slope[2][3];
+    tern_random_init(&random, seed, "world");
+    for (int f = 0; f < 2; f++)
+        for (int v = 0; v < 3; v++) {
+            best[f][v] = (int64_t)tern_random_below(&random, SIDE);
+            slope[f][v] = 0.05 + 0.2 * tern_random_unit(&random);
+        }
+    w->best = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t f = i / (SIDE * SIDE * SIDE), rest = i % (SIDE * SIDE * SIDE);
+        double ln = 3 + 0.3 * (double)f + 0.02 * tern_random_normal(&random);
+        for (int v = 0; v < 3; v++, rest /= SIDE) {
+            w->values[i][v] = (int64_t)1 << rest % SIDE; /* doublings, as tile sizes are */
+            ln += slope[f][v] * fabs((double)((int64_t)(rest % SIDE) - best[f][v]));
+        }
+        w->us[i] = exp(ln);
+        w->points[i] = (struct tern_search_point){.family = f,
+                                                  .values = w->values[i],
+                                                  .value_count = 3,
+                                                  .predicted_us = 20 * exp(0.2 * tern_random_normal(&random)),
+                                                  .is_default = i == 17 || i == 300};
+        if (w->us[i] < w->us[w->best])
+            w->best = i;
+    }
+}
+
+/* Asks until the strategy has enough, or `most` times; returns the best over the least. */
+static double play(const struct world *w, enum tern_strategy strategy, double limit_us, size_t most, size_t *asked) {
+    struct tern_search *s = tern_search_open(strategy, w->points, COUNT, limit_us, 1);
+    size_t index;
+    for (*asked = 0; *asked < most && tern_search_next(s, &index); (*asked)++)
+        tern_search_tell(s, index, w->us[index]);
+    double ratio = tern_search_best(s) / w->us[w->best];
+    tern_search_close(s);
+    return ratio;
+}
+
+static void names_go_both_ways(void **state) {
+    (void)state;
+    for (int i = 0; i < TERN_STRATEGY_COUNT; i++)
+        assert_int_equal(tern_strategy_find(tern_strategy_name((enum tern_strategy)i)), i);
+    assert_int_equal(tern_strategy_find("annealing"), TERN_STRATEGY_COUNT);
+}
+
+static void fixed_orders_ask_everything_once(void **state) {
+    static struct world w;
+    (void)state;
+    make(&w, 1);
+    for (int strategy = TERN_STRATEGY_EXHAUSTIVE; strategy <= TERN_STRATEGY_MODEL; strategy++) {
+        struct tern_search *s = tern_search_open((enum tern_strategy)strategy, w.points, COUNT, 0, 5);
+        int seen[COUNT] = {0};
+        size_t index, n = 0;
+        double last = 0;
+        for (; tern_search_next(s, &index); n++) {
+            assert_int_equal(seen[index]++, 0);
+            if (strategy == TERN_STRATEGY_EXHAUSTIVE)
+                assert_int_equal(index, n);
+            if (strategy == TERN_STRATEGY_MODEL) {
+                assert_true(w.points[index].predicted_us >= last);
+                last = w.points[index].predicted_us;
+            }
+        }
+        assert_int_equal(n, COUNT);
+        assert_true(tern_search_gap(s) == 1); /* asked, but nothing told */
+        tern_search_close(s);
+    }
+}
+
+/* 432 candidates whose predictions say nothing: a tenth of them is mostly enough for a race; it gives no family up early. */
+static void a_race_learns_from_its_answers(void **state) {
+    static struct world w;
+    double race = 0, random = 0;
+    size_t asked;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        make(&w, seed);
+        race += log(play(&w, TERN_STRATEGY_RACE, 0, 43, &asked));
+        random += log(play(&w, TERN_STRATEGY_RANDOM, 0, 43, &asked));
+    }
+    assert_true(exp(race / 20) < 1.07);
+    assert_true(race < 0.4 * random);
+}
+
+static void a_race_ends_by_itself(void **state) {
+    static struct world w;
+    size_t asked, worst_asked = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        make(&w, seed);
+        assert_true(play(&w, TERN_STRATEGY_RACE, 0, COUNT, &asked) < 1.04);
+        worst_asked = asked > worst_asked ? asked : worst_asked;
+    }
+    assert_true(worst_asked < COUNT / 2);
+}
+
+/* A limit that the best reaches: nothing better is to be had. */
+static void a_race_ends_near_the_limit(void **state) {
+    static struct world w;
+    size_t with, without;
+    (void)state;
+    make(&w, 3);
+    assert_true(play(&w, TERN_STRATEGY_RACE, w.us[w.best] * 0.99, COUNT, &with) < 1.03);
+    (void)play(&w, TERN_STRATEGY_RACE, 0, COUNT, &without);
+    assert_true(with <= without);
+}
+
+static void defaults_come_first(void **state) {
+    static struct world w;
+    size_t index;
+    (void)state;
+    make(&w, 4);
+    struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+    assert_true(tern_search_next(s, &index));
+    assert_int_equal(index, 17);
+    assert_true(tern_search_next(s, &index)); /* asked before the first is told */
+    assert_int_equal(index, 300);
+    tern_search_close(s);
+}
+
+/* Half of the candidates do not run: the race goes on and finds the best of the others. */
+static void failures_are_no_times(void **state) {
+    static struct world w;
+    size_t index, best = COUNT;
+    (void)state;
+    make(&w, 5);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (w.values[i][0] >= 8)
+            w.us[i] = (double)NAN;
+        else if (best == COUNT || w.us[i] < w.us[best])
+            best = i;
+    }
+    struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+    assert_true(isinf(tern_search_best(s)));
+    for (int n = 0; n < 100 && tern_search_next(s, &index); n++)
+        tern_search_tell(s, index, w.us[index]);
+    assert_true(tern_search_best(s) < 1.03 * w.us[best]);
+    assert_true(tern_search_gap(s) >= 0 && tern_search_gap(s) < 0.5);
+    tern_search_close(s);
+}
+
+/* A neighbour that was searched through tells where to look: its best is the first question behind the defaults. */
+static void neighbours_are_heard(void **state) {
+    static struct world w;
+    size_t index;
+    (void)state;
+    make(&w, 6);
+    struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+    for (size_t i = 0; i < COUNT; i += 2)
+        tern_search_neighbour(s, 0, i, 2 * w.us[i], 2 * w.points[i].predicted_us);
+    double best = (double)INFINITY;
+    for (int n = 0; n < 8 && tern_search_next(s, &index); n++) {
+        tern_search_tell(s, index, w.us[index]);
+        best = fmin(best, w.us[index]);
+    }
+    assert_true(best < 1.1 * w.us[w.best]);
+    tern_search_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_go_both_ways),
+        cmocka_unit_test(fixed_orders_ask_everything_once),
+        cmocka_unit_test(a_race_learns_from_its_answers),
+        cmocka_unit_test(a_race_ends_by_itself),
+        cmocka_unit_test(a_race_ends_near_the_limit),
+        cmocka_unit_test(defaults_come_first),
+        cmocka_unit_test(failures_are_no_times),
+        cmocka_unit_test(neighbours_are_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
