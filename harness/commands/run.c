@@ -175,6 +175,10 @@ static void print(const struct run *run) {
     tern_log_note("%lld trials in %.0f s%s; results in %s", (long long)tried,
                   (double)(tern_clock_now_ns() - run->start_ns) * 1e-9, tern_str_text(&line), run->options.db);
     tern_str_free(&line);
+    if (2 * run->finals_unsettled > run->finals_judged)
+        tern_log_warn("see that nothing else uses the GPU or its host, and run again",
+                      "this machine is noisy: %lld of %lld finals did not settle within 0.5 %%",
+                      (long long)run->finals_unsettled, (long long)run->finals_judged);
     if (run->busy_s > 0)
         tern_log_note("%.0f s of GPU time, %.1f %% of it in measured and warm-up launches", run->gpu_s,
                       100 * run->busy_s / run->gpu_s);

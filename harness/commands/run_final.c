@@ -121,6 +121,9 @@ static void read_finalists(struct final *f, enum tern_outcome fallback, const ch
         const json_t *answer = json_array_get(entries, i);
         x->trial.outcome = answer ? tern_reply_outcome_of(answer) : fallback;
         tern_str_copy(x->trial.detail, sizeof x->trial.detail, answer ? tern_message_text(answer, "detail") : why);
+        if (tern_message_int(f->reply, "left_out", 0) > 0 && !x->trial.detail[0])
+            tern_str_format(x->trial.detail, sizeof x->trial.detail, "%lld disturbed rounds left out",
+                            (long long)tern_message_int(f->reply, "left_out", 0));
         x->samples = tern_message_samples(answer, "samples", &x->count);
         tern_stats_compute(x->samples, x->count, &x->stats);
         if (x->trial.outcome == TERN_OUTCOME_OK && !(x->stats.median >= IMPLAUSIBLE * f->p->limit_us)) {
@@ -268,10 +271,20 @@ static void fill_results(struct final *f) {
     p->done = p->per_layout_count > 0;
 }
 
-static void warn_contended(const struct final *f) {
-    if (tern_message_int(f->reply, "others", 0) > 0)
-        tern_log_warn("rerun when the GPU is idle", "%lld other processes used the GPU during the finals of M=%lld",
-                      (long long)tern_message_int(f->reply, "others", 0), (long long)f->run->shapes.m[f->p->m]);
+/* What the worker saw of the device while the rounds ran. */
+static void judge_rounds(const struct final *f) {
+    long long m = (long long)f->run->shapes.m[f->p->m], others = (long long)tern_message_int(f->reply, "others", 0);
+    if (others > 0)
+        tern_log_warn("rerun when the GPU is idle", "%lld other processes used the GPU during the finals of M=%lld", others,
+                      m);
+    else if (tern_message_int(f->reply, "disturbed", 0) > 0)
+        tern_log_warn("rerun when the GPU is cool: nvidia-smi -q -d PERFORMANCE",
+                      "the GPU was throttled during the finals of M=%lld: %lld C, %lld W, %lld MHz", m,
+                      (long long)tern_message_int(f->reply, "temperature_c", -1),
+                      (long long)tern_message_int(f->reply, "power_w", -1),
+                      (long long)tern_message_int(f->reply, "sm_mhz", -1));
+    f->run->finals_unsettled += json_is_false(json_object_get(f->reply, "settled"));
+    f->run->finals_judged++;
 }
 
 /* The rounds of a final belong together: its trials, its baselines and the winner are committed as one, so that a kill
@@ -330,7 +343,7 @@ enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct t
     for (int i = 0; i < ATTEMPTS && f.count > 0 && failed && status == TERN_OK; i++)
         status = attempt(&f, &failed, err);
     if (status == TERN_OK && f.reply)
-        warn_contended(&f);
+        judge_rounds(&f);
     for (size_t i = 0; i < f.count; i++)
         free(f.list[i].samples);
     json_decref(f.reply);

@@ -107,6 +107,7 @@ struct run {
     struct tern_exclusions exclusions;
     int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
     int64_t start_ns;
+    int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     double gpu_s,
         busy_s; /* time that the run had the GPU for trials, and the part of it that measured and warm-up launches took */
 };

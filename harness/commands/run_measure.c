@@ -125,6 +125,8 @@ static enum tern_status journalled(struct run *run, const struct run_problem *p,
     } else {
         trial->outcome = tern_reply_outcome_of(reply);
         tern_str_copy(trial->detail, sizeof trial->detail, tern_message_text(reply, "detail"));
+        if (json_is_true(json_object_get(reply, "disturbed")) && !trial->detail[0])
+            tern_str_copy(trial->detail, sizeof trial->detail, "the GPU was throttled or disturbed");
         trial->sm_mhz = (int)tern_message_int(reply, "sm_mhz", 0);
         trial->gpu_seconds = tern_message_real(reply, "gpu_seconds", (double)NAN);
         *samples = tern_message_samples(reply, "samples", count);

@@ -20,6 +20,9 @@
 #define MIG_PREFIX_LENGTH 4
 #define WATCH_PERIOD_NS   20000000
 
+/* nvmlClocksEventReason: hardware slowdown, software thermal, hardware thermal, hardware power brake. */
+#define DISTURBING_REASONS (0x8u | 0x20u | 0x40u | 0x80u)
+
 /* By UUID: the ordinals of NVML and of CUDA need not agree. */
 void tern_cuda_nvml_open(struct tern_cuda *cuda) {
     cuda->nvml_device = NULL;
@@ -112,19 +115,25 @@ static int greater(int a, int b) {
     return a > b ? a : b;
 }
 
+void tern_clocks_merge(struct tern_clocks *seen, const struct tern_clocks *more) {
+    seen->sm_mhz = more->sm_mhz < seen->sm_mhz ? more->sm_mhz : seen->sm_mhz;
+    seen->memory_mhz = more->memory_mhz < seen->memory_mhz ? more->memory_mhz : seen->memory_mhz;
+    seen->temperature_c = greater(seen->temperature_c, more->temperature_c);
+    seen->power_w = greater(seen->power_w, more->power_w);
+    seen->throttle_reasons |= more->throttle_reasons;
+    seen->other_processes = greater(seen->other_processes, more->other_processes);
+}
+
+bool tern_clocks_disturbed(const struct tern_clocks *clocks) {
+    return (clocks->throttle_reasons & DISTURBING_REASONS) != 0 || clocks->other_processes > 0;
+}
+
 static void merge(struct tern_watch *w, const struct tern_clocks *now) {
-    struct tern_clocks *seen = &w->seen;
-    if (!w->fresh) {
-        *seen = *now;
-        w->fresh = true;
-        return;
-    }
-    seen->sm_mhz = now->sm_mhz < seen->sm_mhz ? now->sm_mhz : seen->sm_mhz;
-    seen->memory_mhz = now->memory_mhz < seen->memory_mhz ? now->memory_mhz : seen->memory_mhz;
-    seen->temperature_c = greater(seen->temperature_c, now->temperature_c);
-    seen->power_w = greater(seen->power_w, now->power_w);
-    seen->throttle_reasons |= now->throttle_reasons;
-    seen->other_processes = greater(seen->other_processes, now->other_processes);
+    if (w->fresh)
+        tern_clocks_merge(&w->seen, now);
+    else
+        w->seen = *now;
+    w->fresh = true;
 }
 
 static void *watch_main(void *user) {

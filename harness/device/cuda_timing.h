@@ -54,5 +54,10 @@ void tern_cuda_clocks(void *context, struct tern_clocks *out);
  * thread beside has read them about every 20 ms; without a reading in between, the latest. The first call starts the
  * thread, which ends with the context. */
 void tern_cuda_watch(void *context, struct tern_clocks *out);
+/* Adds `more` to what was seen: lowest clocks, highest temperature, power and number of processes, all reasons together. */
+void tern_clocks_merge(struct tern_clocks *seen, const struct tern_clocks *more);
+/* True if the device was throttled for heat or by its hardware, or other processes computed on it. The power cap alone is no
+ * disturbance: large products run there by design (docs/measuring.md). */
+bool tern_clocks_disturbed(const struct tern_clocks *clocks);
 
 #endif

@@ -1,5 +1,6 @@
-/* Finals on the prepared layer: finalists and cuBLASLt baselines in interleaved rounds A B C A B C, one graph replay each a
- * round, submitted together; a finalist that is surely slower than the leader leaves. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. */
+/* Finals on the prepared layer: finalists and cuBLASLt baselines in interleaved rounds (gpu_rounds.h), and a verification of
+ * every finalist behind them. */
+#include "worker/gpu_rounds.h"
 #include "worker/gpu_session.h"
 
 #include "core/clock.h"
@@ -14,30 +15,18 @@
 #define MAX_ENTRIES       16
 #define MAX_ALGORITHMS    16
 #define ALGORITHM_SAMPLES 5 /* to find the best heuristic; its reported time comes from the rounds */
-#define ROUNDS_MIN        20
-#define ROUNDS_MAX        200
-#define NOISE             0.005
-#define RACE_ROUNDS       10   /* before a finalist may be out, */
-#define RACE_MARGIN       0.01 /* which is surely slower than the leader by this */
 
 enum baseline { DEFAULT, BEST, DEQUANT, BASELINES };
 static const char *const baseline_names[BASELINES] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt"};
-
-struct entrant { /* a finalist or a baseline: a graph and its samples */
-    struct tern_graph *graph;
-    bool out;     /* surely slower than the leader: no more rounds */
-    size_t count; /* rounds */
-    double samples[ROUNDS_MAX];
-};
 
 struct final {
     struct gpu_session *s;
     int64_t m;
     struct gpu_kernel kernels[MAX_ENTRIES];
-    struct entrant entries[MAX_ENTRIES], baselines[BASELINES];
     struct gpu_verdict verdicts[MAX_ENTRIES];
-    size_t count, rounds;
-    double gpu_seconds; /* rounds and the verification behind them */
+    size_t count;             /* finalists */
+    struct gpu_rounds rounds; /* its entrants: the finalists, then the baselines */
+    double gpu_seconds;       /* rounds and the verification behind them */
     struct tern_gemm *gemm;
     int algorithms, best;
     void *scratch; /* dense weights of one copy, written by the dequantise baseline */
@@ -49,7 +38,11 @@ static enum tern_status capture_entry(struct final *f, size_t i, double screen_u
     size_t copies = pack->copies, count = gpu_graph_launches(f->s, pack->stride, copies, f->m, screen_us);
     for (size_t j = 0; j < count; j++)
         launches[j] = gpu_kernel_launch(f->s, &f->kernels[i], f->m, j % copies);
-    return tern_graph_capture(f->s->context, launches, count, &f->entries[i].graph, err);
+    return tern_graph_capture(f->s->context, launches, count, &f->rounds.entrants[i].graph, err);
+}
+
+static struct gpu_entrant *baseline(struct final *f, enum baseline b) {
+    return &f->rounds.entrants[f->count + b];
 }
 
 static enum tern_status load_entries(struct final *f, const json_t *list, struct tern_error *err) {
@@ -106,7 +99,7 @@ static enum tern_status capture_dequant(struct final *f, struct tern_error *err)
     }
     if (status == TERN_OK)
         status = tern_gemm_capture_after(f->s->context, f->gemm, f->best, before, count, l->inputs[0].x, f->scratch, l->y.at,
-                                         &f->baselines[DEQUANT].graph, err);
+                                         &baseline(f, DEQUANT)->graph, err);
     return status;
 }
 
@@ -122,80 +115,10 @@ static enum tern_status load_baselines(struct final *f, struct tern_error *err) 
         }
     }
     if (status == TERN_OK)
-        status = capture_gemm(f, 0, &f->baselines[DEFAULT].graph, err);
+        status = capture_gemm(f, 0, &baseline(f, DEFAULT)->graph, err);
     if (status == TERN_OK)
-        status = capture_gemm(f, f->best, &f->baselines[BEST].graph, err);
+        status = capture_gemm(f, f->best, &baseline(f, BEST)->graph, err);
     return status == TERN_OK ? capture_dequant(f, err) : status;
-}
-
-/* Finalists that are still in, then the baselines. */
-static size_t in_the_race(struct final *f, struct entrant **in) {
-    size_t n = 0;
-    for (size_t i = 0; i < f->count; i++)
-        if (!f->entries[i].out)
-            in[n++] = &f->entries[i];
-    for (int b = 0; b < BASELINES; b++)
-        in[n++] = &f->baselines[b];
-    return n;
-}
-
-/* True when the median of all that are in is known well enough. */
-static bool settled(struct final *f) {
-    struct entrant *in[MAX_ENTRIES + BASELINES];
-    size_t n = in_the_race(f, in);
-    for (size_t i = 0; i < n; i++) {
-        struct tern_stats stats;
-        tern_stats_compute(in[i]->samples, in[i]->count, &stats);
-        if (!tern_stats_settled(&stats, ROUNDS_MIN, NOISE))
-            return false;
-    }
-    return true;
-}
-
-static enum tern_status one_round(struct final *f, size_t round, struct tern_error *err) {
-    struct entrant *in[MAX_ENTRIES + BASELINES];
-    struct tern_graph *graphs[MAX_ENTRIES + BASELINES] = {NULL};
-    double us[MAX_ENTRIES + BASELINES];
-    size_t n = in_the_race(f, in);
-    for (size_t i = 0; i < n; i++)
-        graphs[i] = in[i]->graph;
-    enum tern_status status = tern_graph_times(f->s->context, graphs, n, us, err);
-    for (size_t i = 0; i < n && status == TERN_OK; i++) {
-        in[i]->samples[round] = us[i];
-        in[i]->count = round + 1;
-    }
-    return status;
-}
-
-/* Who is surely slower than the leader is out: the rounds go to those between whom it is not decided. */
-static void eliminate(struct final *f) {
-    const struct entrant *leader = NULL;
-    struct tern_stats stats;
-    double best = (double)INFINITY;
-    for (size_t i = 0; i < f->count; i++) {
-        tern_stats_compute(f->entries[i].samples, f->entries[i].count, &stats);
-        if (!f->entries[i].out && stats.median < best) {
-            leader = &f->entries[i];
-            best = stats.median;
-        }
-    }
-    for (size_t i = 0; i < f->count && leader; i++)
-        f->entries[i].out =
-            f->entries[i].out || tern_stats_slower(f->entries[i].samples, leader->samples, f->rounds, RACE_MARGIN);
-}
-
-static enum tern_status run_rounds(struct final *f, double seconds, struct tern_error *err) {
-    enum tern_status status = one_round(f, 0, err); /* warm-up; its samples are written over */
-    int64_t end_ns = tern_clock_now_ns() + (int64_t)(seconds * 1e9);
-    while (f->rounds < ROUNDS_MAX && status == TERN_OK) {
-        if (f->rounds >= ROUNDS_MIN && (tern_clock_now_ns() > end_ns || settled(f)))
-            break;
-        status = one_round(f, f->rounds, err);
-        f->rounds += status == TERN_OK;
-        if (f->rounds >= RACE_ROUNDS)
-            eliminate(f);
-    }
-    return status;
 }
 
 /* Results again, behind the timing. Entrants with more workspace than others have overwritten guards, and rightly. */
@@ -207,30 +130,32 @@ static enum tern_status verify_entries(struct final *f, struct tern_error *err) 
     return status;
 }
 
-static json_t *final_reply(const struct final *f) {
-    struct tern_clocks clocks;
+static json_t *final_reply(struct final *f) {
+    const struct gpu_rounds *r = &f->rounds;
     json_t *entries = json_array(), *baselines = json_object();
-    tern_cuda_watch(f->s->context, &clocks);
     for (size_t i = 0; i < f->count; i++) {
         json_t *entry = tern_reply_outcome(f->verdicts[i].outcome, f->verdicts[i].detail);
-        json_object_set_new(entry, "samples", tern_message_from_samples(f->entries[i].samples, f->entries[i].count));
+        json_object_set_new(entry, "samples", tern_message_from_samples(r->entrants[i].samples, r->entrants[i].count));
         json_array_append_new(entries, entry);
     }
-    for (int b = 0; b < BASELINES; b++)
-        json_object_set_new(baselines, baseline_names[b], tern_message_from_samples(f->baselines[b].samples, f->rounds));
-    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:I, s:i, s:f}", "entries", entries, "baselines", baselines,
-                     "best_algorithm", f->best, "algorithms", f->algorithms, "sm_mhz", clocks.sm_mhz, "throttle",
-                     (json_int_t)clocks.throttle_reasons, "others", clocks.other_processes, "gpu_seconds", f->gpu_seconds);
+    for (enum baseline b = 0; b < BASELINES; b++)
+        json_object_set_new(baselines, baseline_names[b],
+                            tern_message_from_samples(baseline(f, b)->samples, baseline(f, b)->count));
+    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:b, s:i, s:i, s:f}", "entries", entries, "baselines",
+                     baselines, "best_algorithm", f->best, "algorithms", f->algorithms, "sm_mhz", r->clocks.sm_mhz,
+                     "temperature_c", r->clocks.temperature_c, "power_w", r->clocks.power_w, "throttle",
+                     (json_int_t)r->clocks.throttle_reasons, "others", r->clocks.other_processes, "settled", r->settled,
+                     "left_out", (int)r->left_out, "disturbed", (int)r->disturbed, "gpu_seconds", f->gpu_seconds);
 }
 
 static void final_free(struct final *f) {
     void *context = f->s->context;
     for (size_t i = 0; i < f->count; i++) {
-        tern_graph_free(context, f->entries[i].graph);
+        tern_graph_free(context, f->rounds.entrants[i].graph);
         gpu_kernel_unload(f->s, &f->kernels[i]);
     }
-    for (int b = 0; b < BASELINES; b++)
-        tern_graph_free(context, f->baselines[b].graph);
+    for (enum baseline b = 0; b < BASELINES; b++)
+        tern_graph_free(context, baseline(f, b)->graph);
     if (f->gemm)
         tern_gemm_close(context, f->gemm);
     if (f->scratch)
@@ -247,9 +172,12 @@ json_t *gpu_final(struct gpu_session *s, const json_t *request) {
         status = tern_error_set(&err, TERN_INTERNAL, "finals without finalists");
     if (status == TERN_OK)
         status = load_baselines(f, &err);
+    f->rounds.entrant_count = f->count + BASELINES;
+    for (enum baseline b = 0; b < BASELINES; b++)
+        baseline(f, b)->stays = true;
     int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK)
-        status = run_rounds(f, tern_message_real(request, "seconds", 0.4), &err);
+        status = gpu_rounds_run(s->context, &f->rounds, tern_message_real(request, "seconds", 0.4), &err);
     if (status == TERN_OK)
         status = verify_entries(f, &err);
     f->gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;

@@ -114,5 +114,6 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     tern_cuda_watch(s->context, &clocks);
     json_t *reply = trial_reply(v.outcome, v.detail, samples, v.outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
     json_object_set_new(reply, "gpu_seconds", json_real(gpu_seconds));
+    json_object_set_new(reply, "disturbed", json_boolean(tern_clocks_disturbed(&clocks)));
     return reply;
 }
