@@ -110,6 +110,12 @@ enum tern_status tern_narrow_shapes(const struct tern_narrow_lists *lists, struc
     return status == TERN_OK ? select_m(lists->m, shapes, err) : status;
 }
 
+enum tern_status tern_narrow_check(const struct tern_narrow_lists *lists, const char *shapes, struct tern_error *err) {
+    if (!shapes && (lists->formats || lists->layers || lists->m))
+        return tern_error_set(err, TERN_USAGE, "--formats, --layers and --m need --shapes");
+    return TERN_OK;
+}
+
 bool tern_narrow_holds(const struct tern_narrow_lists *lists, const struct tern_shapes *shapes, const char *format,
                        int64_t m, int64_t n, int64_t k) {
     bool named = !lists->formats, size = !lists->m, layer = false;

@@ -15,6 +15,9 @@ struct tern_narrow_lists {
 enum tern_status tern_narrow_shapes(const struct tern_narrow_lists *lists, struct tern_shapes *shapes,
                                     struct tern_error *err);
 
+/* TERN_USAGE if a list is given and no model. */
+enum tern_status tern_narrow_check(const struct tern_narrow_lists *lists, const char *shapes, struct tern_error *err);
+
 /* True if a problem is among narrowed shapes. A list that was not given selects every format, or every M. */
 bool tern_narrow_holds(const struct tern_narrow_lists *lists, const struct tern_shapes *shapes, const char *format,
                        int64_t m, int64_t n, int64_t k);

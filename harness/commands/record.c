@@ -68,8 +68,9 @@ static enum tern_status parse(int argc, char **argv, struct record_options *o, s
         tern_error_hint(err, "for example: tune record --gpu h200 -o h200.jsonl.zst");
         return TERN_USAGE;
     }
-    if (!o->shapes && (o->lists.formats || o->lists.layers || o->lists.m))
-        return tern_error_set(err, TERN_USAGE, "--formats, --layers and --m need --shapes");
+    status = tern_narrow_check(&o->lists, o->shapes, err);
+    if (status)
+        return status;
     if (tern_is_replay_name(o->gpu)) {
         tern_error_set(err, TERN_USAGE, "%s: a replay is not recorded again", o->gpu);
         tern_error_hint(err, "name the GPU that was measured");

@@ -143,7 +143,7 @@ enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status sta
 /* Outcome counts of a run: counts[TERN_OUTCOME_COUNT]. */
 enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t *counts, struct tern_error *err);
 
-/* Every trial of a problem on a device, for reports: calls `each` per row; stops on non-zero. */
+/* Every trial of a problem on devices of a gpu name, oldest first, those that ran on no device left out: calls `each` per row; stops on non-zero. */
 enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
                                         int (*each)(void *user, const struct tern_store_trial *t,
                                                     const struct tern_store_build *b),

@@ -193,7 +193,7 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
     static const char sql[] =
         "SELECT " TRIAL_COLUMNS " FROM trial t JOIN device d ON d.id = t.device"
         " JOIN problem p ON p.id = t.problem"
-        " WHERE d.gpu = ? AND p.format = ? AND p.op = ? AND p.m = ? AND p.n = ? AND p.k = ? ORDER BY t.id";
+        " WHERE d.gpu = ? AND d.real = 1 AND p.format = ? AND p.op = ? AND p.m = ? AND p.n = ? AND p.k = ? ORDER BY t.id";
     sqlite3_stmt *statement;
     bool row = false;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "tttiii", gpu, p->format, p->op, p->m, p->n, p->k);
