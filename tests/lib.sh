@@ -24,3 +24,12 @@ for sql in sys.argv[2:]:
 }
 same() { [ "$1" = "$2" ] || { echo "got '$1', expected '$2'" && return 1; }; }
 at_least() { [ "$1" -ge "$2" ] || { echo "got '$1', expected at least '$2'" && return 1; }; }
+plant() { # folder, template folder of the test: makes a TERN_HOME with all real templates, and the test's behind the naive kernel
+    local home=$1 planted=$2 real=${TERN_HOME:-$PWD} entry
+    mkdir -p "$home/templates/$(basename "$planted")" || return 1
+    for entry in "$real"/* "$real"/.deps "$real"/templates/*; do
+        [ ! -e "$entry" ] || [ "$entry" = "$real/templates" ] || ln -s "$entry" "$home/${entry#"$real"/}"
+    done
+    cat examples/templates/naive/kernel.cu "$planted/kernel.cu" >"$home/templates/$(basename "$planted")/kernel.cu"
+    cp "$planted/space.lua" "$home/templates/$(basename "$planted")/"
+}

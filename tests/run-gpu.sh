@@ -1,5 +1,6 @@
 #!/bin/bash
 # Tests that need a GPU: tests/gpu/*.sh, each printing lines "ok ..." and "not ok ...". Exit 77, with the reason, without one.
+# Ceilings are measured once, into the database $TERN_CEILINGS from which the scripts start; without it each measures its own.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export TUNE=$PWD/build/tune
@@ -14,8 +15,11 @@ fi
 echo "$listing"
 passed=0
 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+log=$work/log
+export TERN_CEILINGS=$work/ceilings.db
+"$TUNE" calibrate --gpu "${TERN_GPU:-h200}" --db "$TERN_CEILINGS" >/dev/null || exit 1
 for script in tests/gpu/*.sh; do
     [ -x "$script" ] || continue
     timeout -k 10 900 "$script" >"$log" 2>&1 </dev/null

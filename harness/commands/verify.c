@@ -10,6 +10,7 @@
 #include "core/options.h"
 #include "device/compiler.h"
 #include "device/compiler_emu.h"
+#include "device/sanitizer.h"
 #include "emulator/machine.h"
 #include "worker/interrupt.h"
 #include "worker/pool.h"
@@ -20,8 +21,9 @@
 #include <string.h>
 
 #define VERIFY_TIMEOUT_S  240.0
+#define DEFAULT_SAMPLE    3
 #define SANITIZED_RECYCLE 32 /* candidates of one worker */
-#define VERIFY_OPTIONS    13
+#define VERIFY_OPTIONS    14
 
 static void list_options(struct verify_options *o, struct tern_option list[VERIFY_OPTIONS]) {
     const struct tern_option options[VERIFY_OPTIONS] = {
@@ -34,10 +36,13 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
         {"all", 0, TERN_OPTION_FLAG, &o->all, NULL, "every candidate of the grid instead of a sample", 0, 0},
         {"per-template", 0, TERN_OPTION_INT, &o->per_template, "N",
          "candidates besides the default for each template and format; default 3", 0, 100000},
+        {"db", 0, TERN_OPTION_TEXT, &o->db, "FILE",
+         "the winners of this database for --gpu, instead of candidates of the grids", 0, 0},
         {"shapes", 0, TERN_OPTION_INT, &o->shapes, "N", "most shapes for a candidate, 0 for all; default 0", 0, 1000},
         {"order", 0, TERN_OPTION_TEXT, &o->order, "NAME",
          "order of emulated threads: forward, reverse, shuffled, all; default all", 0, 0},
-        {"sanitize", 0, TERN_OPTION_FLAG, &o->sanitize, NULL, "compile for the emulator with ASan and UBSan", 0, 0},
+        {"sanitize", 0, TERN_OPTION_FLAG, &o->sanitize, NULL,
+         "emu: compile with ASan and UBSan; cuda: run under compute-sanitizer, memcheck and racecheck", 0, 0},
         {"jobs", 'j', TERN_OPTION_INT, &o->jobs, "N", "worker processes; default 2, one for cuda", 1, 256},
         {"seed", 0, TERN_OPTION_INT, &o->seed, "N", "seed of samples, weights and activations; default 1", 0, INT32_MAX},
         {"cache", 0, TERN_OPTION_TEXT, &o->cache, "DIR", "folder of compiled objects; default results/cache/emu", 0, 0},
@@ -53,9 +58,11 @@ static void verify_help(void) {
     printf("usage: tune verify [options]\n\nChecks kernels against an FP64 reference on odd shapes: every element, guard "
            "bytes, poison,\n"
            "a repeat, second weights, and single weights read back exactly.\n"
-           "Exit 0: all right. 1: a check failed. 2: nothing selected. 3: no C++ compiler or no GPU.\n\n");
+           "Exit 0: all right. 1: a check failed. 2: nothing selected. 3: no C++ compiler, no GPU or\n"
+           "no compute-sanitizer.\n\n");
     tern_options_help(options, VERIFY_OPTIONS);
-    printf("\nexample: tune verify --formats ternary-g128 --per-template 10\n");
+    printf("\nexamples: tune verify --formats ternary-g128 --per-template 10\n"
+           "          tune verify --backend cuda --gpu h200 --db results/tern.db --sanitize\n");
 }
 
 static enum tern_status parse(int argc, char **argv, struct verify_options *o, struct tern_error *err) {
@@ -65,7 +72,7 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
                                  .gpu = "h200",
                                  .order = "all",
                                  .cache = "results/cache/emu",
-                                 .per_template = 3,
+                                 .per_template = -1,
                                  .jobs = 2,
                                  .seed = 1};
     list_options(o, options);
@@ -85,9 +92,10 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     if (!known) {
         return tern_error_set(err, TERN_USAGE, "unknown order '%s': forward, reverse, shuffled or all", o->order);
     }
-    if (cuda && o->sanitize) {
-        return tern_error_set(err, TERN_USAGE, "--sanitize is for the emulator; use compute-sanitizer on a GPU");
+    if (o->db != NULL && (o->all || o->per_template >= 0)) {
+        return tern_error_set(err, TERN_USAGE, "--db takes winners; --all and --per-template choose from the grids");
     }
+    o->per_template = o->per_template < 0 ? DEFAULT_SAMPLE : o->per_template;
     return TERN_OK;
 }
 
@@ -138,15 +146,27 @@ static json_t *make_request(void *user, size_t index) {
     tern_hash_add_text(hash, tern_str_text(&source));
     tern_hash_add_text(hash, v->closures[t]);
     tern_hash_end(hash, key);
-    json_t *request = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:o}", "do", "verify",
-                                "backend", v->options.backend, "gpu", v->options.gpu, "template", tmpl->name, "params",
-                                params, "format", v->formats[item->format].name, "source", tern_str_text(&source), "key",
-                                key, "cache", v->options.cache, "seed", (json_int_t)v->options.seed, "shapes",
-                                (json_int_t)v->options.shapes, "sanitize", v->options.sanitize, "orders", order_list(v));
+    json_t *request =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "do", "verify", "backend",
+                  v->options.backend, "gpu", v->options.gpu, "template", tmpl->name, "params", params, "format",
+                  v->formats[item->format].name, "source", tern_str_text(&source), "key", key, "cache", v->options.cache,
+                  "seed", (json_int_t)v->options.seed, "shapes", (json_int_t)v->options.shapes, "m", (json_int_t)item->m,
+                  "k", (json_int_t)item->k, "sanitize", v->options.sanitize, "orders", order_list(v));
     tern_str_free(&source);
     return request;
 }
 
+void tern_verify_fail(struct verify *v, struct verify_item *item, enum tern_outcome outcome, const char *detail) {
+    if (tern_verify_is_bad(item)) {
+        return;
+    }
+    free(item->detail);
+    item->detail = tern_strdup(detail);
+    item->outcome = outcome;
+    v->bad += tern_verify_is_bad(item);
+}
+
+/* Of a candidate that is checked more than once the first failure stays. */
 static void take_answer(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
     struct verify *v = user;
     struct verify_item *item = &v->items[index];
@@ -157,20 +177,22 @@ static void take_answer(void *user, size_t index, enum tern_call call, const jso
             *v->err = err;
             v->status = err.status;
         }
-        item->detail = tern_strdup(err.text);
-    } else {
+        item->answered = false;
+        tern_verify_fail(v, item, TERN_OUTCOME_RUNNING, err.text);
+    } else if (!tern_verify_is_bad(item)) {
         item->answered = true;
-        item->outcome = call == TERN_CALL_OK        ? tern_reply_outcome_of(reply)
-                        : call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT
-                                                    : TERN_OUTCOME_CRASH;
-        item->detail = tern_strdup(call == TERN_CALL_OK ? tern_message_text(reply, "detail") : why);
+        item->outcome = TERN_OUTCOME_OK;
         item->shapes = tern_message_int(reply, "shapes", 0);
-        item->launches = tern_message_int(reply, "launches", 0);
-        item->checked = tern_message_int(reply, "checked", 0);
+        item->launches += tern_message_int(reply, "launches", 0);
+        item->checked += tern_message_int(reply, "checked", 0);
         item->worst = tern_message_real(reply, "worst", 0.0);
+        enum tern_outcome outcome = call == TERN_CALL_OK        ? tern_reply_outcome_of(reply)
+                                    : call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT
+                                                                : TERN_OUTCOME_CRASH;
+        tern_verify_fail(v, item, outcome, call == TERN_CALL_OK ? tern_message_text(reply, "detail") : why);
     }
-    v->bad += tern_verify_is_bad(item);
-    tern_log_progress("verify %zu/%zu, %zu failed", v->done, v->item_count, v->bad);
+    tern_log_progress("verify %s%s%zu/%zu, %zu failed", v->tool != NULL ? v->tool : "", v->tool != NULL ? " " : "", v->done,
+                      v->item_count, v->bad);
 }
 
 /* ---- the command
@@ -185,7 +207,9 @@ static enum tern_status prepare(struct verify *v, struct tern_error *err) {
             status = tern_file_check_writable_dir(v->options.cache, err);
         }
     }
-    if (status == TERN_OK && v->options.sanitize) {
+    if (status == TERN_OK && v->options.sanitize && strcmp(v->options.backend, "cuda") == 0) {
+        status = tern_sanitizer_find(v->sanitizer, sizeof v->sanitizer, err);
+    } else if (status == TERN_OK && v->options.sanitize) {
         status = tern_emu_sanitizer_library(library, sizeof library, err);
         if (status == TERN_OK &&
             library[0] != '\0') { /* for the workers: ASan must be there before the objects that need it */
@@ -207,16 +231,17 @@ static enum tern_status run_pool(struct verify *v, struct tern_error *err) {
     if (cuda) {
         recycle = 1; /* a fault loses the context for good */
     }
-    const struct tern_pool_work work = {.kind = "verify",
-                                        .workers = cuda ? 1 : (size_t)v->options.jobs,
-                                        .count = v->item_count,
-                                        .timeout_s = VERIFY_TIMEOUT_S,
-                                        .recycle = recycle,
-                                        .user = v,
-                                        .request = make_request,
-                                        .done = take_answer};
+    struct tern_pool_work work = {.kind = "verify",
+                                  .workers = cuda ? 1 : (size_t)v->options.jobs,
+                                  .count = v->item_count,
+                                  .timeout_s = VERIFY_TIMEOUT_S,
+                                  .recycle = recycle,
+                                  .user = v,
+                                  .request = make_request,
+                                  .done = take_answer};
     tern_interrupt_install();
-    enum tern_status status = tern_pool_run(&work, &answered, err);
+    enum tern_status status =
+        v->sanitizer[0] != '\0' ? tern_verify_sanitized(v, &work, err) : tern_pool_run(&work, &answered, err);
     tern_log_progress("%s", "");
     return status;
 }

@@ -1,6 +1,9 @@
-/* What `tune verify` checks: templates x formats, and of each the default candidate plus a sample of the others. */
+/* What `tune verify` checks: templates x formats, and of each the default candidate plus a sample of the others; or the winners
+ * of a database. */
+#include "commands/dispatch.h"
 #include "commands/verify_internal.h"
 
+#include "core/log.h"
 #include "core/random.h"
 #include "worker/check.h"
 
@@ -14,10 +17,25 @@ static const char *const verify_formats[] = {
     "gptq4-g96-asym", "gptq8-channel",   "gptq8-channel-asym", "gptq8-g64-asym",
 };
 
+/* Formats of the winners, each once. */
+static void winners_formats(const struct verify *v, struct tern_strs *names) {
+    for (size_t i = 0; i < v->winners.count; i++) {
+        bool known = false;
+        for (size_t j = 0; j < names->count; j++) {
+            known = known || strcmp(names->items[j], v->winners.rows[i].format) == 0;
+        }
+        if (!known) {
+            tern_strs_add(names, v->winners.rows[i].format);
+        }
+    }
+}
+
 static enum tern_status select_formats(struct verify *v, struct tern_error *err) {
     struct tern_strs names = {0};
     if (v->options.formats != NULL) {
         tern_strs_split(&names, v->options.formats, ',');
+    } else if (v->options.db != NULL) {
+        winners_formats(v, &names);
     } else {
         for (size_t i = 0; i < sizeof verify_formats / sizeof verify_formats[0]; i++) {
             tern_strs_add(&names, verify_formats[i]);
@@ -129,8 +147,35 @@ static enum tern_status add_candidates(struct verify *v, const struct tern_templ
     return status;
 }
 
+/* The winners of one template and format; one that won at several M counts once. */
+static void add_winners(struct verify *v, const struct tern_template *t, size_t format) {
+    size_t first = v->item_count;
+    for (size_t i = 0; i < v->winners.count; i++) {
+        const struct tern_result *row = &v->winners.rows[i];
+        struct tern_candidate candidate;
+        struct tern_error err;
+        if (strcmp(row->template_name, t->name) != 0 || strcmp(row->format, v->formats[format].name) != 0) {
+            continue;
+        }
+        if (tern_candidate_parse(t, row->params, &candidate, &err) != TERN_OK) {
+            tern_log_warn("tune again", "a winner is left out: %s %s is no candidate any more: %s", t->name, row->params,
+                          err.text);
+            continue;
+        }
+        size_t before = v->item_count;
+        add_item(v, first, &candidate, format);
+        if (v->item_count > before) {
+            v->items[before].m = row->m;
+            v->items[before].k = row->k;
+        }
+    }
+}
+
 enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
     enum tern_status status = tern_gpu_load(v->options.gpu, &v->gpu, err);
+    if (status == TERN_OK && v->options.db != NULL) {
+        status = tern_dispatch_rows(v->options.db, v->gpu.name, NULL, &v->winners, err);
+    }
     if (status == TERN_OK) {
         status = select_formats(v, err);
     }
@@ -142,15 +187,21 @@ enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
     }
     for (size_t t = 0; t < v->template_count && status == TERN_OK; t++) {
         for (size_t f = 0; f < v->format_count && v->selected[t] && status == TERN_OK; f++) {
-            if (tern_template_serves(&v->templates[t], &v->formats[f])) {
+            if (v->options.db != NULL) {
+                add_winners(v, &v->templates[t], f);
+            } else if (tern_template_serves(&v->templates[t], &v->formats[f])) {
                 status = add_candidates(v, &v->templates[t], f, err);
             }
         }
     }
     if (status == TERN_OK && v->item_count == 0) {
-        status = tern_error_set(err, TERN_USAGE, "nothing to verify: no candidate of %s serves %s on %s",
+        status = tern_error_set(err, TERN_USAGE, "nothing to verify: no %s of %s serves %s on %s",
+                                v->options.db != NULL ? "winner" : "candidate",
                                 v->options.templates != NULL ? v->options.templates : "any template",
-                                v->options.formats != NULL ? v->options.formats : "the standard formats", v->options.gpu);
+                                v->options.formats != NULL ? v->options.formats
+                                : v->options.db != NULL    ? "any format"
+                                                           : "the standard formats",
+                                v->options.gpu);
         tern_error_hint(err, "`tune show templates` lists what each template serves");
     }
     return status;
@@ -169,6 +220,7 @@ void tern_verify_free(struct verify *v) {
     free(v->closures);
     free(v->selected);
     free(v->formats);
+    tern_results_free(&v->winners);
     tern_templates_free(v->templates, v->template_count);
     tern_gpu_free(&v->gpu);
 }

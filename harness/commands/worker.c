@@ -8,8 +8,10 @@
 #include "worker/verify.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 static void help(void) {
     puts("usage: tune worker KIND\n\nInternal: serves requests of a parent `tune` on a socket. Not for people.");
@@ -25,6 +27,7 @@ static enum tern_status worker(int argc, char **argv, struct tern_error *err) {
                  {"verify", tern_verify_worker}};
     if (argc != 2 || fcntl(TERN_WORKER_FD, F_GETFD) < 0)
         return tern_error_set(err, TERN_USAGE, "worker is started by tune itself");
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* again: under compute-sanitizer this process is another program's child */
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].kind, argv[1]) == 0)
             return kinds[i].serve() == 0 ? TERN_OK : tern_error_set(err, TERN_INTERNAL, "%s worker failed", argv[1]);

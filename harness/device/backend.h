@@ -29,6 +29,7 @@ struct tern_launch {
  * name in err->text; the worker reports it and exits. Out of memory is TERN_MISSING. */
 struct tern_backend {
     const char *name; /* "cuda", "emu" */
+    bool fenced;      /* an access outside of an allocation is found without guard bytes, which would only hide it */
     enum tern_status (*open)(int ordinal, void **context, struct tern_error *err);
     void (*close)(void *context);
     enum tern_status (*info)(void *context, struct tern_device_info *out, struct tern_error *err);

@@ -225,6 +225,7 @@ static enum tern_status emu_synchronize(void *context, struct tern_error *err) {
 
 const struct tern_backend tern_backend_emu = {
     .name = "emu",
+    .fenced = true,
     .open = emu_open,
     .close = emu_close,
     .info = emu_info,

@@ -72,11 +72,13 @@ static bool good(const struct check_run *run) {
     return run->status == TERN_OK && run->result->outcome == TERN_OUTCOME_OK;
 }
 
-/* An error of the backend during a launch is the candidate's outcome. */
-static void fail_launch(struct check_run *run, const struct tern_error *err) {
-    bool resources = err->status == TERN_MISSING || strstr(err->text, "OUT_OF_RESOURCES") != NULL;
+/* An error of the backend during a launch is the candidate's outcome. A GPU that refuses the launch has run nothing, and its
+ * context still stands; the emulator runs the kernel within the launch. */
+static void fail_launch(struct check_run *run, bool refused, const struct tern_error *err) {
+    bool emulated = strcmp(run->p->backend->name, "emu") == 0;
+    bool resources = err->status == TERN_MISSING || (emulated ? strstr(err->text, "OUT_OF_RESOURCES") != NULL : refused);
     fail(run, resources ? TERN_OUTCOME_RESOURCES : TERN_OUTCOME_FAULT, "%s", err->text);
-    run->result->sticky = !resources && strcmp(run->p->backend->name, "emu") != 0;
+    run->result->sticky = !resources && !emulated;
 }
 
 /* Geometry and arguments of one launch; nothing is launched here. */
@@ -135,12 +137,13 @@ static void launch_untimed(struct check_run *run, const struct check_set *set, c
         return;
     }
     enum tern_status launched = p->backend->launch(p->context, &launch, &launch_err);
-    if (launched == TERN_OK) {
+    bool refused = launched != TERN_OK;
+    if (!refused) {
         launched = p->backend->synchronize(p->context, &launch_err);
     }
     run->result->launches++;
     if (launched != TERN_OK) {
-        fail_launch(run, &launch_err);
+        fail_launch(run, refused, &launch_err);
         return;
     }
     read_outputs(run);

@@ -4,8 +4,8 @@
 
 #include "worker/check.h"
 
-/* A device buffer with guard bytes on both sides: [guard | data | guard]. The emulator brings fences of its own, then guard
- * is 0 and every access outside is a fault. */
+/* A device buffer with guard bytes on both sides: [guard | data | guard]. Where the backend is fenced guard is
+ * 0 and every access outside is found by the emulator or compute-sanitizer. */
 struct check_buffer {
     uint8_t *base; /* device address; NULL when the buffer does not exist (zeros of symmetric formats) */
     int64_t bytes;

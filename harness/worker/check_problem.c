@@ -30,7 +30,7 @@ enum tern_status check_buffer_reserve(struct tern_check_problem *p, struct check
         return TERN_OK;
     }
     check_buffer_release(p, buffer);
-    int64_t guard = strcmp(p->backend->name, "emu") == 0 ? 0 : TERN_GUARD_BYTES;
+    int64_t guard = p->backend->fenced ? 0 : TERN_GUARD_BYTES;
     void *base = NULL;
     enum tern_status status = p->backend->alloc(p->context, (size_t)(bytes + 2 * guard), &base, err);
     if (status == TERN_OK) {

@@ -24,7 +24,7 @@ static enum tern_status hand_out(const struct tern_pool_work *work, struct slot 
     if (s->process.pid != 0 && work->recycle > 0 && s->answered >= work->recycle)
         tern_process_kill(&s->process);
     if (s->process.pid == 0) {
-        enum tern_status status = tern_process_start(work->kind, &s->process, err);
+        enum tern_status status = tern_process_start_under(work->prefix, work->kind, &s->process, err);
         if (status != TERN_OK)
             return status;
         s->answered = 0;
@@ -46,6 +46,13 @@ static void collect(const struct tern_pool_work *work, struct slot *s) {
     json_decref(reply);
     s->busy = false;
     s->answered++;
+    if (work->ended && call == TERN_CALL_OK) {
+        struct tern_str output = {0};
+        int exit_code;
+        tern_process_finish(&s->process, work->timeout_s, &exit_code, &output);
+        work->ended(work->user, s->index, exit_code, tern_str_text(&output));
+        tern_str_free(&output);
+    }
 }
 
 /* Waits until a busy slot can be read or is past its deadline, then collects it. */

@@ -10,16 +10,19 @@
 #include <stdint.h>
 
 struct tern_pool_work {
-    const char *kind; /* worker kind */
-    size_t workers;   /* processes, >= 1 */
-    size_t count;     /* requests, numbered 0..count-1 */
-    double timeout_s; /* deadline of one request */
-    int64_t stop_ns;  /* no request starts after this time (CLOCK_MONOTONIC); 0: none */
-    size_t recycle;   /* requests after which a worker is replaced (compilers grow); 0: never */
+    const char *kind;          /* worker kind */
+    const char *const *prefix; /* program that the workers run under (process.h); NULL: none */
+    size_t workers;            /* processes, >= 1 */
+    size_t count;              /* requests, numbered 0..count-1 */
+    double timeout_s;          /* deadline of one request */
+    int64_t stop_ns;           /* no request starts after this time (CLOCK_MONOTONIC); 0: none */
+    size_t recycle;            /* requests after which a worker is replaced (compilers grow); 0: never */
     void *user;
     json_t *(*request)(void *user, size_t index); /* new reference */
     void (*done)(void *user, size_t index, enum tern_call call, const json_t *reply,
                  const char *why); /* reply NULL unless OK */
+    /* NULL, or called behind each `done` that is OK: the worker has then ended by itself, and this is all it printed. */
+    void (*ended)(void *user, size_t index, int exit_code, const char *output);
 };
 
 /* Runs until all are answered, the stop time is reached or the program is interrupted; *answered counts calls of done. */

@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -15,9 +17,11 @@
 #include <unistd.h>
 
 #define OUTPUT_TAIL_BYTES 8192
+#define OUTPUT_MAX_BYTES  (1 << 20)
+#define MAX_ARGUMENTS     20
 
 /* In the child, between fork and exec: only async-signal-safe calls. */
-static void become_worker(int socket_fd, int output_fd, const char *kind) {
+static void become_worker(int socket_fd, int output_fd, const char *program, char *const *arguments) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a parent that is killed leaves no worker on the GPU */
     int null_fd = open("/dev/null", O_RDONLY);
@@ -29,13 +33,36 @@ static void become_worker(int socket_fd, int output_fd, const char *kind) {
         dup2(socket_fd, TERN_WORKER_FD);
     else
         fcntl(socket_fd, F_SETFD, 0);
-    char *const arguments[] = {(char *)"tune", (char *)"worker", (char *)kind, NULL};
-    execv("/proc/self/exe", arguments);
+    execv(program, arguments);
     _exit(127);
 }
 
+/* "tune worker KIND", with a prefix in front of it. The other program must be told where this one is. */
+static void list_arguments(const char *const *prefix, const char *kind, char self[static PATH_MAX],
+                           const char *arguments[MAX_ARGUMENTS]) {
+    size_t count = 0;
+    ssize_t length = prefix ? readlink("/proc/self/exe", self, PATH_MAX - 1) : 0;
+    self[length > 0 ? length : 0] = '\0';
+    while (prefix && prefix[count] && count + 4 < MAX_ARGUMENTS) {
+        arguments[count] = prefix[count];
+        count++;
+    }
+    arguments[count++] = prefix ? self : "tune";
+    arguments[count++] = "worker";
+    arguments[count++] = kind;
+    arguments[count] = NULL;
+}
+
 enum tern_status tern_process_start(const char *kind, struct tern_process *p, struct tern_error *err) {
+    return tern_process_start_under(NULL, kind, p, err);
+}
+
+enum tern_status tern_process_start_under(const char *const *prefix, const char *kind, struct tern_process *p,
+                                          struct tern_error *err) {
     int pair[2];
+    char self[PATH_MAX];
+    const char *arguments[MAX_ARGUMENTS];
+    list_arguments(prefix, kind, self, arguments);
     memset(p, 0, sizeof *p);
     tern_str_copy(p->kind, sizeof p->kind, kind);
     p->fd = p->output_fd = -1;
@@ -50,7 +77,7 @@ enum tern_status tern_process_start(const char *kind, struct tern_process *p, st
     fcntl(output_fd, F_SETFL, O_APPEND);
     pid_t pid = fork();
     if (pid == 0)
-        become_worker(pair[1], output_fd, kind);
+        become_worker(pair[1], output_fd, prefix ? prefix[0] : "/proc/self/exe", (char *const *)arguments);
     close(pair[1]);
     if (pid < 0) {
         close(pair[0]);
@@ -115,6 +142,21 @@ static int reap(struct tern_process *p, double patience_s) {
     }
     kill(-p->pid, SIGKILL); /* grandchildren, if any */
     return status;
+}
+
+void tern_process_finish(struct tern_process *p, double patience_s, int *exit_code, struct tern_str *output) {
+    close(p->fd);
+    p->fd = -1;
+    int status = reap(p, patience_s);
+    *exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    off_t end = lseek(p->output_fd, 0, SEEK_END);
+    size_t bytes = end > OUTPUT_MAX_BYTES ? OUTPUT_MAX_BYTES : end > 0 ? (size_t)end : 0;
+    char *text = tern_alloc(bytes + 1);
+    ssize_t got = pread(p->output_fd, text, bytes, 0);
+    text[got > 0 ? got : 0] = '\0';
+    tern_str_append(output, text);
+    free(text);
+    release(p);
 }
 
 void tern_process_kill(struct tern_process *p) {

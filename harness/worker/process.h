@@ -4,6 +4,7 @@
 #define TERN_WORKER_PROCESS_H
 
 #include "core/error.h"
+#include "core/str.h"
 #include "worker/message.h"
 
 #include <stdbool.h>
@@ -25,12 +26,18 @@ enum tern_call {
 };
 
 enum tern_status tern_process_start(const char *kind, struct tern_process *p, struct tern_error *err);
+/* The same under another program: `prefix` are its path and arguments, NULL at the end; NULL: none. */
+enum tern_status tern_process_start_under(const char *const *prefix, const char *kind, struct tern_process *p,
+                                          struct tern_error *err);
 /* Sends a request and waits for its answer. On DIED and TIMEOUT the process is reaped and p->pid is 0; `why` then tells how
  * it ended (signal and exit code apart) with the last of its output. */
 enum tern_call tern_process_call(struct tern_process *p, const json_t *request, double timeout_s, json_t **reply, char *why,
                                  size_t why_size);
 /* Receives what an earlier tern_message_send on p->fd asked for; same results as tern_process_call. */
 enum tern_call tern_process_answer(struct tern_process *p, int64_t deadline_ns, json_t **reply, char *why, size_t why_size);
+/* Closes the socket, so that an idle worker ends by itself, and waits so long before it kills the group. *exit_code: 128 and
+ * the number for a signal. Appends all that was printed (at most 1 MiB) to `output`. */
+void tern_process_finish(struct tern_process *p, double patience_s, int *exit_code, struct tern_str *output);
 /* Kills the whole group and reaps. */
 void tern_process_kill(struct tern_process *p);
 

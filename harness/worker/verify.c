@@ -20,6 +20,7 @@
 /* What stays between requests: the open device, and the bench of the last format and layout. */
 struct verify_session {
     const struct tern_backend *backend;
+    struct tern_backend cuda; /* fenced under compute-sanitizer */
     void *context;
     struct tern_device_info info;
     struct tern_check_bench *bench;
@@ -38,11 +39,13 @@ struct verify_job {
     struct tern_mismatch sum;
 };
 
-static enum tern_status open_backend(struct verify_session *s, const char *name, struct tern_error *err) {
+static enum tern_status open_backend(struct verify_session *s, const json_t *request, struct tern_error *err) {
     if (s->context != NULL) {
         return TERN_OK;
     }
-    s->backend = strcmp(name, "cuda") == 0 ? &tern_backend_cuda : &tern_backend_emu;
+    s->cuda = tern_backend_cuda;
+    s->cuda.fenced = json_is_true(json_object_get(request, "sanitize"));
+    s->backend = strcmp(tern_message_text(request, "backend"), "cuda") == 0 ? &s->cuda : &tern_backend_emu;
     enum tern_status status = s->backend->open(0, &s->context, err);
     return status == TERN_OK ? s->backend->info(s->context, &s->info, err) : status;
 }
@@ -137,9 +140,10 @@ static enum tern_status check_once(struct verify_session *s, struct verify_job *
                                    const char *order, struct tern_error *err) {
     struct tern_check_result one;
     int64_t shapes = 0;
+    struct tern_check_shape own = tern_check_own_shape(tern_message_int(request, "m", 0), tern_message_int(request, "k", 0));
     enum tern_status status =
         tern_check_candidate(s->bench, &job->candidate, job->compiled.image, job->compiled.image_bytes, s->info.sms, &s->gpu,
-                             (size_t)tern_message_int(request, "shapes", 0), NULL, &one, &shapes, err);
+                             (size_t)tern_message_int(request, "shapes", 0), own.m > 0 ? &own : NULL, &one, &shapes, err);
     if (status != TERN_OK) {
         return status;
     }
@@ -190,7 +194,7 @@ static json_t *verify(struct verify_session *s, const json_t *request, bool *los
     struct tern_error err = {0};
     struct verify_job job;
     memset(&job, 0, sizeof job);
-    enum tern_status status = open_backend(s, tern_message_text(request, "backend"), &err);
+    enum tern_status status = open_backend(s, request, &err);
     if (status == TERN_OK) {
         status = load_configs(s, request, &err);
     }

@@ -3,7 +3,6 @@
 # others are compiled, and nothing is compiled twice.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-root=$PWD
 tune=${TUNE:-$PWD/build/tune}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -11,17 +10,9 @@ export CUDA_VISIBLE_DEVICES= # also where there is a GPU: compiling needs none
 
 . tests/lib.sh
 
-# The naive kernel of the examples with the bombs behind it, in a home of its own.
+plant "$work/home" tests/e2e/bomb
 export TERN_HOME=$work/home
-mkdir -p "$TERN_HOME/templates/bomb" || exit 1
-for entry in configs kernels scripts harness; do
-    ln -s "$root/$entry" "$TERN_HOME/$entry"
-done
-ln -s "$root/templates/include" "$TERN_HOME/templates/include"
-cat examples/templates/naive/kernel.cu tests/e2e/bomb/kernel.cu >"$TERN_HOME/templates/bomb/kernel.cu"
-cp tests/e2e/bomb/space.lua "$TERN_HOME/templates/bomb/"
-
-plan=("$tune" --gpu a100 --shapes smoke --layers wide --m 1 --formats gptq4-g32 --jobs 2 --budget 60s --cache "$work/cache")
+plan=("$tune" --gpu a100 --shapes smoke --templates bomb --layers wide --m 1 --formats gptq4-g32 --jobs 2 --budget 60s --cache "$work/cache")
 build() { # database, value of BOMB: outcome and log, in one line
     query "$work/$1" "SELECT b.outcome, replace(b.log, char(10), ' ') FROM build b JOIN candidate c ON c.id = b.candidate WHERE c.params LIKE '%BOMB=$2%'"
 }
@@ -46,7 +37,7 @@ run=$!
 limit=
 for _ in $(seq 100); do
     sleep 0.05
-    worker=$(ps -o pid= --ppid $run | awk "NR == 1 { print \$1 }")
+    worker=$(awk '{ print $1 }' "/proc/$run/task/$run/children" 2>/dev/null)
     limit=$(awk '/^Max data size/ { print $4 }' "/proc/${worker:-0}/limits" 2>/dev/null)
     [ "$limit" = 4294967296 ] && break
 done

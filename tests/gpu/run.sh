@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 . tests/lib.sh
 twice="SELECT count(*) FROM (SELECT 1 FROM trial WHERE outcome != 'crash' GROUP BY device, problem, build, policy, stage HAVING count(*) > 1)"
 
+[ -z "${TERN_CEILINGS:-}" ] || cp "$TERN_CEILINGS" "$work/t.db"
 job=("$tune" --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" --require-gpu)
 check "smoke shapes end well" exits 0 "trials in" "${job[@]}" --shapes smoke --budget 12s
 "${job[@]}" --shapes smoke --budget 12s --json >"$work/run.json" 2>"$work/run.err"

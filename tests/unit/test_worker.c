@@ -223,6 +223,43 @@ static void the_pool_recycles_and_stops_in_time(void **state) {
     assert_int_equal(answered, 0);
 }
 
+static json_t *ask(void *user, size_t index) {
+    (void)user;
+    return json_pack("{s:I}", "x", (json_int_t)index);
+}
+
+static void answered(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
+    (void)why;
+    ((int64_t *)user)[index] = call == TERN_CALL_OK ? tern_message_int(reply, "y", 0) : -1;
+}
+
+static void saw_the_end(void *user, size_t index, int exit_code, const char *output) {
+    ((int64_t *)user)[index] += 100 * exit_code;
+    assert_string_equal(output, "before\nafter\n");
+}
+
+/* As under compute-sanitizer: another program stands around the worker, prints, and has an exit code of its own. */
+static void the_pool_runs_workers_under_another_program(void **state) {
+    const char *const prefix[] = {"/bin/sh", "-c", "echo before; \"$@\"; echo after; exit 5", "sh", NULL};
+    int64_t got[3] = {0};
+    size_t done = 0;
+    struct tern_error err = {0};
+    const struct tern_pool_work work = {.kind = "plain",
+                                        .prefix = prefix,
+                                        .workers = 2,
+                                        .count = 3,
+                                        .timeout_s = 10,
+                                        .user = got,
+                                        .request = ask,
+                                        .done = answered,
+                                        .ended = saw_the_end};
+    (void)state;
+    assert_int_equal(tern_pool_run(&work, &done, &err), TERN_OK);
+    assert_int_equal(done, 3);
+    for (int64_t i = 0; i < 3; i++)
+        assert_int_equal(got[i], i + 1 + 500);
+}
+
 static void replies_tell_errors_from_outcomes(void **state) {
     (void)state;
     struct tern_error err, back;
@@ -254,6 +291,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_worker_that_ignores_sigterm_is_killed_in_time),
         cmocka_unit_test(the_pool_answers_everything_despite_deaths),
         cmocka_unit_test(the_pool_recycles_and_stops_in_time),
+        cmocka_unit_test(the_pool_runs_workers_under_another_program),
         cmocka_unit_test(replies_tell_errors_from_outcomes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

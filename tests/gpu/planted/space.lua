@@ -1,0 +1,35 @@
+-- planted: faults for tests on a real GPU (kernel.cu), one a value of FAULT.
+return {
+    name = "planted",
+    op = "linear-a16",
+    summary = "deliberate faults",
+    families = { "ternary", "gptq" },
+    bits = { 2, 4 },
+    activation = "f16",
+    min_cc = 75,
+    m = { 1, 64 },
+    layout = "frag16x128",
+    unit = "f32",
+    entry = "tern_planted",
+    efficiency = 0.01,
+    exact_weights = true,
+    params = {
+        { name = "FAULT", values = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }, default = 0, doc = "which fault; 0: none" },
+        { name = "WHERE", values = { 0, 1 }, default = 0, doc = "0: everywhere; 1: only where N is 256 and more" },
+        { name = "THREADS", values = { 128 }, default = 128, doc = "threads of a block, one row of W each" },
+        { name = "ROWS", values = { 1 }, default = 1, doc = "rows of x a thread multiplies by each decoded weight" },
+    },
+    valid = function(p, problem, gpu)
+        if p.WHERE == 1 and (p.FAULT == 0 or p.FAULT == 12 or p.FAULT >= 14) then
+            return false, "the same as with WHERE=0"
+        elseif p.WHERE == 0 and p.FAULT == 10 then
+            return false, "a race that moves sums is out of the bound on the small shapes"
+        end
+        return true
+    end,
+    launch = {
+        grid = { "ceil_div(N,THREADS)" },
+        block = "FAULT==12?1024:THREADS",
+        workspace = "256",
+    },
+}
