@@ -112,8 +112,17 @@ static const char SCHEMA_1[] =
     "  id INTEGER PRIMARY KEY, name TEXT NOT NULL, gpu TEXT NOT NULL, tern_version TEXT NOT NULL, created TEXT NOT NULL,"
     "  header_hash TEXT NOT NULL, UNIQUE (name, gpu)) STRICT;";
 
+/* Control times are times as well: none without a device. */
+static const char ADD_CONTROL[] =
+    "CREATE TABLE control ("
+    "  run INTEGER NOT NULL REFERENCES run(id)," DEVICE_REFERENCE
+    "  read_us REAL NOT NULL CHECK (read_us > 0), burst_us REAL NOT NULL CHECK (burst_us >= 0),"
+    "  kept INTEGER NOT NULL CHECK (kept IN (0, 1)), finished TEXT NOT NULL,"
+    "  FOREIGN KEY (device, real) REFERENCES device(id, real), CHECK (real = 1), PRIMARY KEY (run, device)) STRICT, WITHOUT "
+    "ROWID;";
+
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
-static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1};
+static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, ADD_CONTROL};
 
 static enum tern_status read_number(struct tern_store *s, const char *sql, int64_t *value, struct tern_error *err) {
     sqlite3_stmt *statement;

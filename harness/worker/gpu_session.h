@@ -110,6 +110,7 @@ enum tern_status gpu_verify(struct gpu_session *s, const struct gpu_kernel *kern
 
 json_t *gpu_trial(struct gpu_session *s, const json_t *request);
 json_t *gpu_final(struct gpu_session *s, const json_t *request);
+json_t *gpu_control(struct gpu_session *s);
 json_t *gpu_calibrate(struct gpu_session *s, const json_t *request);
 json_t *gpu_check(struct gpu_session *s, const json_t *request);
 

@@ -215,7 +215,7 @@ static void test_recovery_and_quarantine(void **state) {
         struct tern_store_trial t = sample_trial(&r), back;
         int64_t recovered = -1, counts[TERN_OUTCOME_COUNT];
         bool found = true, quarantined = true;
-        CHECK_OK(tern_store_recover(s, &recovered, failure));
+        CHECK_OK(tern_store_recover(s, TERN_STORE_ANY_DEVICE, &recovered, failure));
         assert_int_equal(recovered, round > 0);
         CHECK_OK(tern_store_quarantined(s, r.device, r.problem, r.build, &quarantined, failure));
         assert_int_equal(quarantined, round == 2); /* once interrupted is bad luck, twice is a pattern */
@@ -223,7 +223,7 @@ static void test_recovery_and_quarantine(void **state) {
         assert_false(quarantined);
         CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, "graph/cold", "screen", &back, &found, failure));
         assert_false(found); /* tried again */
-        CHECK_OK(tern_store_recover(s, &recovered, failure));
+        CHECK_OK(tern_store_recover(s, TERN_STORE_ANY_DEVICE, &recovered, failure));
         assert_int_equal(recovered, 0);
         if (round > 0) {
             CHECK_OK(tern_store_outcomes(s, r.run - 1, counts, failure));
