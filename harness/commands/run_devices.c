@@ -223,10 +223,11 @@ static enum tern_status store_controls(struct run *run, const bool *keep, struct
     return status;
 }
 
-/* One line with the figures of all, and why some of them do not take part. */
-static void tell(const struct run *run, const bool *keep) {
+/* The figures of all, and why some of them do not take part. Those of a replay tell nothing unless they differ. */
+static void tell(const struct run *run, const bool *keep, size_t kept) {
     char name[80];
-    for (size_t i = 0; i < run->gpu_count && run->gpu_count > 1; i++) {
+    bool figures = run->gpu_count > 1 && (kept < run->gpu_count || !run->options.replay);
+    for (size_t i = 0; i < run->gpu_count && figures; i++) {
         const struct run_gpu *gpu = &run->gpus[i];
         tern_run_gpu_name(gpu, name, sizeof name);
         if (gpu->status != TERN_OK)
@@ -250,7 +251,7 @@ enum tern_status tern_run_devices_control(struct run *run, struct tern_error *er
     for (size_t i = 0; i < run->gpu_count; i++)
         times[i] = run->gpus[i].control; /* zero, which agrees with nothing, where it failed */
     size_t kept = tern_control_choose(times, run->gpu_count, TERN_CONTROL_TOLERANCE, keep);
-    tell(run, keep);
+    tell(run, keep, kept);
     enum tern_status status = store_controls(run, keep, err);
     if (status == TERN_OK && kept == 0) {
         *err = run->gpus[0].err;

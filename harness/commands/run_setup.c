@@ -200,7 +200,7 @@ static enum tern_status open_store(struct run *run, struct tern_error *err) {
         status = enter_devices(run, err);
     int64_t recovered = 0;
     if (status == TERN_OK)
-        status = tern_store_recover(run->store, TERN_STORE_ANY_DEVICE, &recovered, err);
+        status = tern_store_recover(run->store, &recovered, err);
     if (recovered > 0)
         tern_log_note("an earlier run was killed; %lld of its trials are marked and run again", (long long)recovered);
     if (status == TERN_OK)

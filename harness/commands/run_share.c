@@ -157,7 +157,7 @@ static void give_up(struct run_gpu *gpu, enum tern_status status) {
     gpu->lost = true;
     tern_run_gpu_kill(gpu);
     if (of_device) /* what it left running is to be tried again, elsewhere */
-        status = tern_store_recover(run->store, gpu->id, &interrupted, &err);
+        status = tern_store_recover_device(run->store, gpu->id, &interrupted, &err);
     if (!of_device)
         err = gpu->err;
     if (status != TERN_OK && run->failed == TERN_OK) {

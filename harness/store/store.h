@@ -85,11 +85,11 @@ enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                        const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
                                        struct tern_error *err);
-/* Turns trials left `running` by a dead run, or on one device that is lost, into `crash` ("interrupted"), and quarantines a
- * build interrupted or crashed twice on the same problem and device class. Returns how many were found. Called once after
- * opening for a run. */
-#define TERN_STORE_ANY_DEVICE 0
-enum tern_status tern_store_recover(struct tern_store *s, int64_t device, int64_t *recovered, struct tern_error *err);
+/* Turns trials left `running` by a dead run into `crash` ("interrupted"), and quarantines a build interrupted or crashed
+ * twice on the same problem and device class. Returns how many were found. Called once after opening for a run. */
+enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err);
+/* The same for the trials of one device, which this run has lost. */
+enum tern_status tern_store_recover_device(struct tern_store *s, int64_t device, int64_t *recovered, struct tern_error *err);
 enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                         bool *quarantined, struct tern_error *err);
 

@@ -89,11 +89,13 @@ enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int
 
 /* ---- after a dead run ---- */
 
+#define ANY_DEVICE 0
+
 /* Nobody else can own a running row: the caller holds the writer's lock. */
 static enum tern_status mark_interrupted(struct tern_store *s, int64_t device, const char *now, int64_t *count,
                                          struct tern_error *err) {
     static const char sql[] = "UPDATE trial SET outcome = 'crash', interrupted = 1, finished = ?1,"
-                              " detail = 'interrupted: the run ended while this trial was on the device'"
+                              " detail = 'interrupted: the run ended, or lost the device, while this trial was on it'"
                               " WHERE outcome = 'running' AND ?2 IN (0, device)";
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "ti", now, device);
@@ -118,7 +120,8 @@ static enum tern_status quarantine_repeaters(struct tern_store *s, const char *n
     return status ? status : tern_store_finish(s, statement, NULL, err);
 }
 
-enum tern_status tern_store_recover(struct tern_store *s, int64_t device, int64_t *recovered, struct tern_error *err) {
+enum tern_status tern_store_recover_device(struct tern_store *s, int64_t device, int64_t *recovered,
+                                           struct tern_error *err) {
     char now[24];
     *recovered = 0;
     tern_clock_utc(now);
@@ -129,6 +132,10 @@ enum tern_status tern_store_recover(struct tern_store *s, int64_t device, int64_
     if (!status)
         status = quarantine_repeaters(s, now, err);
     return tern_store_end(s, status, err);
+}
+
+enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err) {
+    return tern_store_recover_device(s, ANY_DEVICE, recovered, err);
 }
 
 enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,

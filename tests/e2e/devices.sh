@@ -28,7 +28,6 @@ check "with the winners of one" as_reference two.db
 check "both took part" same "$(query "$work/two.db" "$on")" "$(printf '%s\n' replay-0 replay-1)"
 check "a problem's final ran on one of them" same "$(query "$work/two.db" "$split")" 0
 check "and no build was checked twice" same "$(query "$work/two.db" "$checked_again")" 0
-check "as many trials as with one" same "$(query "$work/two.db" "SELECT count(*) FROM trial")" "$(query "$work/one.db" "SELECT count(*) FROM trial")"
 check "again with another device: nothing is left to do" exits 0 "4 of 4 problems are done already" replay two.db r.jsonl --device 2
 check "more devices than layers end well" exits 0 "on h200-replay" replay five.db r.jsonl --device 4,3,2,1,0
 check "with the winners of one, too" as_reference five.db
@@ -60,17 +59,6 @@ check "all devices wedged: exit 3" exits 3 "cannot be started (3 attempts)" repl
 check "no trial is left running" same "$(query "$work/wedged.db" "$running")" 0
 check "once they are back the same command ends well" exits 0 "on h200-replay" replay wedged.db r.jsonl --device 0,1
 check "and as it would have" as_reference wedged.db
-# What crashes on one device and again on the next is quarantined for all of them.
-replay spread.db r.jsonl --fault "crash@2" >/dev/null 2>&1
-query "$work/spread.db" "SELECT 1" >/dev/null
-python3 -Ic 'import sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-other = db.execute("INSERT INTO device SELECT id + 1, gpu, name, ?, arch, driver, sms, l2_bytes, memory_bytes, real FROM device", ("replay-1",)).lastrowid
-db.execute("UPDATE trial SET outcome = ?, finished = NULL, device = ?, id = 100000 WHERE outcome = ?", ("running", other, "crash")).rowcount == 1 or sys.exit(1)
-db.execute("INSERT INTO trial SELECT id + 1, run, 1, real, problem, build, policy, stage, outcome, interrupted, detail, predicted_us, us, us_lo, us_hi, sample_count, samples, sm_mhz, started, finished FROM trial WHERE id = 100000")
-db.commit()' "$work/spread.db"
-check "two devices were killed over one build" exits 0 "2 of its trials are marked" replay spread.db r.jsonl --device 0,1
-check "and that quarantines it" same "$(query "$work/spread.db" "SELECT count(*) FROM quarantine")" 1
 
 # ---- Ctrl-C and kill -9 -----------------------------------------------------------------------------------------------------------
 "${job[@]}" --db "$work/int.db" --replay "$work/r.jsonl" --device 0,1 --fault "slow@d1:5,slow@d0:9" >"$work/int.out" 2>&1 &

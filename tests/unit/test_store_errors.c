@@ -82,6 +82,21 @@ static void test_schema_versions(void **state) {
     fixture_close(&f);
 }
 
+/* A file of version 1 lacks what was added since; opening it for writing adds that and keeps the rest. */
+static void test_migration(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tern_store *s;
+    fixture_open(&f);
+    make_database(&f);
+    run_sql(f.db, "DROP TABLE control; PRAGMA user_version = 1");
+    check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 1 is older");
+    CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
+    CHECK_OK(tern_store_control_put(s, 1, 1, 9.5, 400, true, failure)); /* the run and the device of make_database */
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
 static void test_damage(void **state) {
     (void)state;
     struct fixture f;
@@ -272,7 +287,7 @@ static void writer_body(const struct fixture *f, int fd) {
     static const double samples[64] = {1};
     CHILD(tern_store_open(f->db, TERN_STORE_WRITE, &s, NULL) == TERN_OK);
     int64_t recovered;
-    CHILD(tern_store_recover(s, TERN_STORE_ANY_DEVICE, &recovered, NULL) == TERN_OK);
+    CHILD(tern_store_recover(s, &recovered, NULL) == TERN_OK);
     struct rows r = sample_rows(s, true);
     for (;;) {
         struct tern_store_trial t = sample_trial(&r);
@@ -347,7 +362,7 @@ static void test_kill_at_any_moment(void **state) {
     struct tern_store *s;
     int64_t recovered;
     CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure)); /* the dead writer's lock is gone with it */
-    CHECK_OK(tern_store_recover(s, TERN_STORE_ANY_DEVICE, &recovered, failure));
+    CHECK_OK(tern_store_recover(s, &recovered, failure));
     struct rows rows = sample_rows(s, true);
     bool quarantined = false;
     CHECK_OK(tern_store_quarantined(s, rows.device, rows.problem, rows.build, &quarantined, failure));
@@ -362,6 +377,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_that_are_not_ours),
         cmocka_unit_test(test_schema_versions),
+        cmocka_unit_test(test_migration),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_second_writer),
         cmocka_unit_test(test_read_only_folder),
