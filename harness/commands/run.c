@@ -41,7 +41,14 @@
             {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                        \
             {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},             \
             {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                 \
-            {"device", 'd', TERN_OPTION_INT, &(o)->device, "N", "CUDA device ordinal (default 0)", 0, 63},                    \
+            {"device",                                                                                                        \
+             'd',                                                                                                             \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->device,                                                                                                    \
+             "LIST",                                                                                                          \
+             "CUDA devices that share the work: 0 or 0,1 or all (default 0)",                                                 \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"copies", 0, TERN_OPTION_INT, &(o)->copies, "N", "packed copies of a layer that an engine may keep (default 1)", \
              1,        2},                                                                                                    \
             {"seed", 0, TERN_OPTION_INT, &(o)->seed, "N", "seed of weights and activations (default 1)", 0, INT64_MAX},       \
@@ -82,6 +89,7 @@ static void set_defaults(struct run_options *o) {
     o->jobs = cores > 0 ? cores : 1;
     o->copies = 1;
     o->seed = 1;
+    o->device = "0";
 }
 
 static void help(void) {
@@ -92,7 +100,7 @@ static void help(void) {
          "Finds, verifies and times the fastest kernel of every linear layer at every batch\n"
          "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
          "the cost model; nothing is timed then. The same command goes on after an\n"
-         "interruption.\n");
+         "interruption. Several GPUs of one kind share the work (--device).\n");
     tern_options_help(rows, sizeof rows / sizeof rows[0] - HIDDEN_OPTIONS);
     puts("\nexample: tune --gpu h200 --shapes qwen7b --formats ternary-g128 --m 1,16\n\n"
          "exit: 0 all done, 1 a problem has no right candidate, 2 usage, 3 GPU or tool\n"

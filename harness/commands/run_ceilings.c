@@ -13,10 +13,10 @@ static enum tern_status measure(struct run *run, struct tern_error *err) {
     struct tern_error why;
     struct tern_ceilings *c = tern_alloc_zero(1, sizeof *c);
     enum tern_status status = TERN_OK;
-    tern_log_note("no ceilings of %s, driver %s, are stored: measuring them, about 15 s", run->info.name,
-                  run->info.driver_name);
-    if (tern_command_ceilings_measure(&run->worker, c, &why) == TERN_OK)
-        status = tern_store_ceilings_put(run->store, run->run_id, run->device_id, c, err);
+    const struct tern_device_info *info = &run->gpus[0].info;
+    tern_log_note("no ceilings of %s, driver %s, are stored: measuring them, about 15 s", info->name, info->driver_name);
+    if (tern_command_ceilings_measure(&run->gpus[0].worker, c, &why) == TERN_OK)
+        status = tern_store_ceilings_put(run->store, run->run_id, run->gpus[0].id, c, err);
     else
         tern_log_warn("`tune calibrate` tries again", "limits stay those of configs/gpus/%s.lua: %s", run->gpu.name,
                       why.text);

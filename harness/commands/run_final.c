@@ -87,7 +87,7 @@ static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
     for (size_t i = 0; i < f->count && status == TERN_OK; i++) {
         struct finalist *x = &f->list[i];
         x->trial = (struct tern_store_trial){.run = f->run->run_id,
-                                             .device = f->run->device_id,
+                                             .device = f->p->gpu->id,
                                              .problem = f->p->id,
                                              .build = f->run->builds[x->entry->build].row.id,
                                              .stage = "final",
@@ -187,8 +187,8 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         row.us_lo = stats.lo;
         row.us_hi = stats.hi;
         if (status == TERN_OK && count > 0)
-            status = tern_store_baseline_put(f->run->store, f->run->run_id, f->run->device_id, f->p->id, &row, samples,
-                                             count, err);
+            status =
+                tern_store_baseline_put(f->run->store, f->run->run_id, f->p->gpu->id, f->p->id, &row, samples, count, err);
         free(samples);
     }
     return status;
@@ -269,6 +269,7 @@ static void fill_results(struct final *f) {
         p->per_layout_count += at == p->per_layout_count;
     }
     p->done = p->per_layout_count > 0;
+    p->device_id = p->gpu->id;
 }
 
 /* What the worker saw of the device while the rounds ran. */
@@ -308,20 +309,19 @@ static enum tern_status keep(struct final *f, struct tern_error *err) {
 static enum tern_status attempt(struct final *f, bool *failed, struct tern_error *err) {
     char why[512] = "";
     enum tern_outcome fallback = TERN_OUTCOME_CRASH;
-    enum tern_status status = tern_run_gpu_ready(f->run, f->p, err);
+    enum tern_status status = tern_run_gpu_ready(f->p->gpu, f->p, err);
     if (status == TERN_OK)
         status = begin_trials(f, err);
     if (status != TERN_OK)
         return status;
     json_t *request = final_request(f);
     enum tern_call call =
-        tern_run_gpu_call(f->run, f->p, request, FINAL_TIMEOUT_S, &f->reply, why, sizeof why, &status, err);
+        tern_run_gpu_call(f->p->gpu, f->p, request, FINAL_TIMEOUT_S, &f->reply, why, sizeof why, &status, err);
     json_decref(request);
     if (status == TERN_FAILED) { /* a kernel fault: the context is lost, and with it the worker */
         fallback = TERN_OUTCOME_FAULT;
         tern_str_copy(why, sizeof why, err->text);
-        tern_process_kill(&f->run->worker);
-        f->run->prepared = 0;
+        tern_run_gpu_kill(f->p->gpu);
         status = TERN_OK;
     } else if (call == TERN_CALL_TIMEOUT) {
         fallback = TERN_OUTCOME_TIMEOUT;

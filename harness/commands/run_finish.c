@@ -104,20 +104,21 @@ static void choose_layouts(struct run *run, size_t first) {
 }
 
 enum tern_status tern_run_promote_layer(struct run *run, size_t first, struct tern_error *err) {
-    struct tern_result rows[TERN_MAX_M];
-    size_t count = 0;
+    enum tern_status status = TERN_OK;
     choose_layouts(run, first);
-    for (size_t m = 0; m < run->shapes.m_count; m++)
-        if (run->problems[first + m].done)
-            rows[count++] = run->problems[first + m].result;
-    return count == 0 ? TERN_OK : tern_store_promote(run->store, run->run_id, run->device_id, rows, count, err);
+    for (size_t m = 0; m < run->shapes.m_count && status == TERN_OK; m++) {
+        const struct run_problem *p = &run->problems[first + m];
+        if (p->done)
+            status = tern_store_promote(run->store, run->run_id, p->device_id, &p->result, 1, err);
+    }
+    return status;
 }
 
 enum tern_status tern_run_promote(struct run *run, struct tern_error *err) {
-    enum tern_status status = TERN_OK;
+    enum tern_status status = tern_store_batch_begin(run->store, err);
     for (size_t first = 0; first < run->problem_count && status == TERN_OK; first += run->shapes.m_count)
         status = tern_run_promote_layer(run, first, err);
-    return status;
+    return tern_store_batch_end(run->store, status, err);
 }
 
 void tern_run_results(const struct run *run, struct tern_results *out) {

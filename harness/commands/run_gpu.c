@@ -1,4 +1,4 @@
-/* Calls to the GPU worker that survive its death: start, prepare the layer, ask, and start again next time. */
+/* Calls to the GPU worker of a device that survive its death: start, prepare the layer, ask, and start again next time. */
 #include "commands/run_internal.h"
 
 #include "core/log.h"
@@ -29,13 +29,26 @@ static int64_t largest_m(const struct run *run, size_t first) {
     return largest;
 }
 
-/* One plain exchange; an error reply becomes *status. */
-static enum tern_call exchange(struct run *run, const json_t *request, double timeout_s, json_t **reply, char *why,
+void tern_run_gpu_kill(struct run_gpu *gpu) {
+    tern_process_kill(&gpu->worker);
+    gpu->prepared = 0;
+}
+
+const char *tern_run_gpu_name(const struct run_gpu *gpu, char *out, size_t size) {
+    tern_str_format(out, size, gpu->info.uuid[0] ? "device %lld (%s)" : "device %lld", (long long)gpu->ordinal,
+                    gpu->info.uuid);
+    return out;
+}
+
+/* One plain exchange, during which others may have the lock; an error reply becomes *status. */
+static enum tern_call exchange(struct run_gpu *gpu, const json_t *request, double timeout_s, json_t **reply, char *why,
                                size_t why_size, enum tern_status *status, struct tern_error *err) {
-    enum tern_call call = tern_process_call(&run->worker, request, timeout_s, reply, why, why_size);
+    pthread_mutex_unlock(&gpu->run->lock);
+    enum tern_call call = tern_process_call(&gpu->worker, request, timeout_s, reply, why, why_size);
+    pthread_mutex_lock(&gpu->run->lock);
     if (call != TERN_CALL_OK) {
-        run->prepared = 0;
-        run->suspect = true;
+        gpu->prepared = 0;
+        gpu->suspect = true;
         return call;
     }
     if (tern_reply_is_error(*reply, err)) {
@@ -44,44 +57,50 @@ static enum tern_call exchange(struct run *run, const json_t *request, double ti
         *reply = NULL;
         return call;
     }
-    run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
+    gpu->run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
-        tern_process_kill(&run->worker);
-        run->prepared = 0;
-        run->suspect = true;
+        tern_run_gpu_kill(gpu);
+        gpu->suspect = true;
     }
     return call;
 }
 
-static json_t *hello_request(const struct run *run) {
-    const struct run_options *o = &run->options;
+json_t *tern_run_gpu_hello_request(const struct run_gpu *gpu) {
+    const struct run_options *o = &gpu->run->options;
     if (o->replay)
-        return json_pack("{s:s, s:s, s:s, s:I, s:I}", "do", "hello", "recording", o->replay, "fault",
-                         o->fault ? o->fault : "", "asked", (json_int_t)run->asked, "finals", (json_int_t)run->finals);
-    return json_pack("{s:s, s:I, s:s, s:b}", "do", "hello", "device", (json_int_t)o->device, "cache", o->cache, "probe",
-                     run->suspect);
+        return json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "do", "hello", "device", (json_int_t)gpu->ordinal, "recording",
+                         o->replay, "fault", o->fault ? o->fault : "", "asked", (json_int_t)gpu->asked, "finals",
+                         (json_int_t)gpu->finals);
+    return json_pack("{s:s, s:I, s:s, s:b}", "do", "hello", "device", (json_int_t)gpu->ordinal, "cache", o->cache, "probe",
+                     gpu->suspect);
+}
+
+static void pause_unlocked(struct run *run) {
+    pthread_mutex_unlock(&run->lock);
+    usleep(HELLO_PAUSE_US);
+    pthread_mutex_lock(&run->lock);
 }
 
 /* A device needs a moment after a worker was killed on it, and may refuse the first context: a few attempts, then it counts as
  * wedged. Each worker after one that died first proves with the control kernel that the device still computes. */
-enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err) {
+enum tern_status tern_run_gpu_hello(struct run_gpu *gpu, json_t **reply, struct tern_error *err) {
     char why[512] = "";
-    const char *kind = run->options.replay ? "replay" : "gpu";
-    json_t *request = hello_request(run);
+    const char *kind = gpu->run->options.replay ? "replay" : "gpu";
+    json_t *request = tern_run_gpu_hello_request(gpu);
     enum tern_call call = TERN_CALL_DIED;
     enum tern_status status = TERN_OK;
     bool again = true;
     *reply = NULL;
     for (int attempt = 0; attempt < HELLO_ATTEMPTS && again; attempt++) {
         if (attempt > 0) {
-            tern_process_kill(&run->worker);
-            usleep(HELLO_PAUSE_US);
+            tern_run_gpu_kill(gpu);
+            pause_unlocked(gpu->run);
         }
-        status = tern_process_start(kind, &run->worker, err);
+        status = tern_process_start(kind, &gpu->worker, err);
         if (status != TERN_OK)
             break;
-        bool suspect = run->suspect;
-        call = exchange(run, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
+        bool suspect = gpu->suspect;
+        call = exchange(gpu, request, HELLO_TIMEOUT_S, reply, why, sizeof why, &status, err);
         again = call != TERN_CALL_OK || (status != TERN_OK && suspect);
     }
     json_decref(request);
@@ -89,57 +108,64 @@ enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern
         status = tern_error_set(err, TERN_MISSING, "the %s worker cannot be started (%d attempts): %s", kind, HELLO_ATTEMPTS,
                                 why);
     if (status == TERN_OK)
-        run->suspect = false;
-    else if (status == TERN_MISSING && run->suspect)
+        gpu->suspect = false;
+    else if (status == TERN_MISSING && gpu->suspect)
         tern_error_hint(err, "the device may be wedged: see nvidia-smi and dmesg; finished trials are kept");
     return status;
 }
 
-static enum tern_status say_hello(struct run *run, struct tern_error *err) {
+static enum tern_status say_hello(struct run_gpu *gpu, struct tern_error *err) {
     json_t *reply = NULL;
-    enum tern_status status = tern_run_gpu_hello(run, &reply, err);
+    enum tern_status status = tern_run_gpu_hello(gpu, &reply, err);
     json_decref(reply);
     return status;
 }
 
-static enum tern_status prepare(struct run *run, const struct run_problem *p, struct tern_error *err) {
+static enum tern_status prepare(struct run_gpu *gpu, const struct run_problem *p, struct tern_error *err) {
     char why[512];
+    const struct run *run = gpu->run;
     size_t first = first_of(run, p);
+    int64_t m = largest_m(run, first);
     struct tern_problem_shape shape = tern_run_shape(run, p);
     json_t *reply = NULL;
-    json_t *request = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "format", shape.format->name, "n",
-                                (json_int_t)shape.n, "k", (json_int_t)shape.k, "m_max", (json_int_t)largest_m(run, first),
-                                "seed", (json_int_t)run->options.seed);
+    json_t *request =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "format", shape.format->name, "n", (json_int_t)shape.n,
+                  "k", (json_int_t)shape.k, "m_max", (json_int_t)m, "seed", (json_int_t)run->options.seed);
     enum tern_status status = TERN_OK;
     tern_log_progress("%s %s: weights, copies and reference", shape.format->name, run->shapes.layers[p->layer].name);
-    if (exchange(run, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK)
+    if (exchange(gpu, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died while preparing %s %s: %s", shape.format->name,
                                 run->shapes.layers[p->layer].name, why);
-    if (status == TERN_OK)
-        run->prepared = first + 1;
+    if (status == TERN_OK) {
+        gpu->prepared = first + 1;
+        gpu->prepared_m = m;
+    }
     json_decref(request);
     json_decref(reply);
     return status;
 }
 
-enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err) {
+enum tern_status tern_run_gpu_ready(struct run_gpu *gpu, const struct run_problem *p, struct tern_error *err) {
     enum tern_status status = TERN_OK;
-    if (run->worker.pid == 0)
-        status = say_hello(run, err);
-    if (status == TERN_OK && p && run->prepared != first_of(run, p) + 1)
-        status = prepare(run, p, err);
+    if (gpu->run->failed != TERN_OK)
+        return tern_error_set(err, gpu->run->failed, "the run has failed on another device");
+    if (gpu->worker.pid == 0)
+        status = say_hello(gpu, err);
+    bool prepared = !p || (gpu->prepared == first_of(gpu->run, p) + 1 && gpu->run->shapes.m[p->m] <= gpu->prepared_m);
+    if (status == TERN_OK && !prepared)
+        status = prepare(gpu, p, err);
     return status;
 }
 
-enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
+enum tern_call tern_run_gpu_call(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err) {
     *reply = NULL;
-    *status = tern_run_gpu_ready(run, p, err);
+    *status = tern_run_gpu_ready(gpu, p, err);
     if (*status != TERN_OK)
         return TERN_CALL_DIED;
     const char *what = tern_message_text(request, "do");
-    run->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
-    run->finals += strcmp(what, "final") == 0;
-    return exchange(run, request, timeout_s, reply, why, why_size, status, err);
+    gpu->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
+    gpu->finals += strcmp(what, "final") == 0;
+    return exchange(gpu, request, timeout_s, reply, why, why_size, status, err);
 }

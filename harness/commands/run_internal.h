@@ -1,12 +1,14 @@
 /* The run in progress: what the files run_*.c of this folder share. Nothing outside `tune run` includes this.
  *
  *   run.c             options, order of the steps, what is printed
- *   run_setup.c       configs, selection, device, database
- *   run_ceilings.c    limits from ceilings measured on this device
+ *   run_setup.c       configs, selection, database
+ *   run_devices.c     the devices of --device: opened, and compared by control times
+ *   run_ceilings.c    limits from ceilings measured on the first device
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_resume.c      winners of earlier runs that still hold
- *   run_gpu.c         calls to the GPU worker, its death and restart
+ *   run_gpu.c         calls to the GPU worker of a device, its death and restart
+ *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: verify and screen the candidates of each problem
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
@@ -22,11 +24,14 @@
 #include "core/outcome.h"
 #include "core/result.h"
 #include "device/backend.h"
+#include "measure/control.h"
 #include "space/cost.h"
 #include "space/grid.h"
 #include "store/cache.h"
 #include "store/store.h"
 #include "worker/process.h"
+
+#include <pthread.h>
 
 #define RUN_POLICY        "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
 #define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
@@ -37,12 +42,15 @@
 #define RUN_COMPILE_TIMEOUT_S 120.0
 #define RUN_TRIAL_TIMEOUT_S   30.0
 
+#define RUN_MAX_DEVICES 64
+
 struct run_options {
     char command_line[512]; /* as typed, for the database */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
-    double budget_s;  /* 0: the mode's default */
-    double timeout_s; /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
-    int64_t jobs, device, seed, copies;
+    const char *device; /* ordinals, or "all" */
+    double budget_s;    /* 0: the mode's default */
+    double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
+    int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
     const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
 };
@@ -53,6 +61,7 @@ struct run_build {
     size_t format;               /* index in run.shapes.formats */
     struct tern_store_build row; /* row.key always; the rest once built */
     bool built;                  /* row is complete, whatever the outcome */
+    bool checking;               /* a device is at it */
     bool checked;                /* small odd shapes were checked in this run or before */
     enum tern_outcome check;     /* OK, or why it must not run */
     char check_detail[256];
@@ -70,6 +79,8 @@ struct run_entry {
 struct run_problem {
     size_t format, layer, m;   /* indices in run.shapes */
     int64_t id;                /* in the store */
+    struct run_gpu *gpu;       /* the device that works on it, or has; NULL: none yet. Its final runs there alone */
+    int64_t device_id;         /* of the device whose final gave the result, in the store */
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
@@ -79,8 +90,33 @@ struct run_problem {
     size_t per_layout_count;
 };
 
+/* One device of the run: its worker and what that holds, and the thread that uses it. */
+struct run_gpu {
+    struct run *run;
+    int64_t ordinal; /* CUDA's; of a replay, the number of the worker */
+    struct tern_device_info info;
+    int64_t id; /* in the store */
+    struct tern_control control;
+    struct tern_process worker;   /* GPU worker or replay worker */
+    bool suspect;                 /* a worker died or hung since the device was last probed */
+    int64_t asked, finals;        /* checks and trials, and finals, that its workers were asked for */
+    size_t prepared;              /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
+    int64_t prepared_m;           /* for batches up to this */
+    pthread_t thread;             /* while the work is shared */
+    struct run_problem *problem;  /* at work on it; NULL: idle */
+    struct run_problem *previous; /* the one before, finished */
+    size_t tuned;                 /* problems that it finished */
+    bool lost;                    /* gets no more work */
+    enum tern_status status;      /* why it is of no use: the error that err holds */
+    struct tern_error err;
+};
+
+/* What several threads share is touched by the one that holds `lock` only: the main thread, and in run_share.c the threads of
+ * the devices. It is let go while a thread waits: for a worker's answer (run_gpu.c), or for `changed`. */
 struct run {
     struct run_options options;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;      /* a problem or a check is finished or given back, or the run has failed */
     struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
     double described_f16_tflops; /* of the description, when ceilings override it */
     struct tern_shapes shapes;   /* after selection */
@@ -89,15 +125,15 @@ struct run {
     char include_dir[512], nvrtc[32];
     bool measured;
     char why_planned[512]; /* why nothing can be measured */
-    struct tern_device_info info;
-    struct tern_process worker;        /* GPU worker, measured runs; or replay worker */
-    int64_t asked, finals;             /* checks and trials, and finals, that workers were asked for */
+    struct run_gpu
+        gpus[RUN_MAX_DEVICES]; /* measured runs: devices of one model and driver; the first stands for their class */
+    size_t gpu_count;
+    enum tern_status failed; /* ends the work of every device: the error that failure holds */
+    struct tern_error failure;
     const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
-    bool suspect;                      /* a worker died or hung since the device was last probed */
-    size_t prepared; /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
     struct tern_store *store;
     struct tern_cache *cache;
-    int64_t device_id, run_id;
+    int64_t device_id, run_id; /* device: the first one, or the description that is planned for */
     struct run_build *builds;
     size_t build_count, build_capacity;
     uint32_t *build_index; /* open addressing over row.key; 0: empty, else index + 1 */
@@ -116,8 +152,16 @@ struct run {
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err);
 void tern_run_release(struct run *run);
 
+/* run_devices.c */
+/* Opens the devices of --device. What is not the named GPU, or differs from the first in model or driver, is left out and
+ * named. run->measured: at least one is left; else run->why_planned says why not. */
+enum tern_status tern_run_devices_open(struct run *run, struct tern_error *err);
+/* Takes the control times of all devices, side by side, and stores them. Devices whose times differ beyond noise
+ * (measure/control.h) are left out and named. TERN_MISSING or TERN_FAILED when none is left. */
+enum tern_status tern_run_devices_control(struct run *run, struct tern_error *err);
+
 /* run_ceilings.c */
-/* Puts stored ceilings into run->gpu; on a GPU that has none, measures and stores them first. */
+/* Puts stored ceilings into run->gpu; where there are none, measures them on the first device and stores them. */
 enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err);
 /* A baseline of p that beats the matrix rate behind the limits: raises the rate, and lowers the limits of what is not done.
  */
@@ -145,27 +189,39 @@ enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_e
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
 enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 
-/* run_gpu.c: calls to the GPU worker that survive its death. */
-/* Starts a worker and prepares the layer of p (NULL: none) if that is not done. Called before a trial is journalled, so that
- * a device that cannot be opened leaves no trial `running`. */
-enum tern_status tern_run_gpu_ready(struct run *run, const struct run_problem *p, struct tern_error *err);
-/* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. On TERN_CALL_OK *reply is the
- * caller's. A reply that is an error of the machine, not of the candidate, fills err and returns through *status. */
-enum tern_call tern_run_gpu_call(struct run *run, const struct run_problem *p, const json_t *request, double timeout_s,
-                                 json_t **reply, char *why, size_t why_size, enum tern_status *status,
-                                 struct tern_error *err);
-
+/* run_gpu.c: calls to the GPU worker of a device that survive its death. */
+json_t *tern_run_gpu_hello_request(const struct run_gpu *gpu);
 /* Starts a worker and has it open its device; *reply (the caller's) tells its facts. TERN_MISSING when workers keep dying.
  */
-enum tern_status tern_run_gpu_hello(struct run *run, json_t **reply, struct tern_error *err);
+enum tern_status tern_run_gpu_hello(struct run_gpu *gpu, json_t **reply, struct tern_error *err);
+/* Starts a worker and prepares the layer of p (NULL: none) if that is not done. Called before a trial is journalled, so that
+ * a device that cannot be opened leaves no trial `running`. Fails as well once the run has failed on another device. */
+enum tern_status tern_run_gpu_ready(struct run_gpu *gpu, const struct run_problem *p, struct tern_error *err);
+/* One request about problem p (or about none, p NULL): starts and prepares a worker if needed. Others get the run's lock while
+ * the worker is at it. On TERN_CALL_OK *reply is the caller's. A reply that is an error of the machine, not of the candidate,
+ * fills err and returns through *status. */
+enum tern_call tern_run_gpu_call(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
+                                 json_t **reply, char *why, size_t why_size, enum tern_status *status,
+                                 struct tern_error *err);
+/* Ends the worker; the next call starts another. */
+void tern_run_gpu_kill(struct run_gpu *gpu);
+/* Name of the device in messages: "device 1 (GPU-...)". */
+const char *tern_run_gpu_name(const struct run_gpu *gpu, char *out, size_t size);
 
-/* run_setup.c: takes over the facts of a hello. */
-void tern_run_device_facts(struct run *run, const json_t *reply);
+/* run_share.c */
+/* Tunes a problem on p->gpu within share_s seconds. TERN_MISSING and TERN_FAILED: the device is of no more use. */
+typedef enum tern_status tern_run_tune(struct run *run, struct run_problem *p, double share_s, struct tern_error *err);
+/* Has every device tune problems until none is left to be tuned, the run is interrupted or it fails. A device that fails is
+ * left out and its problem goes to the others; its error becomes that of the run when none is left. */
+enum tern_status tern_run_share(struct run *run, tern_run_tune *tune, double budget_s, struct tern_error *err);
+/* The problem that a device does best next, NULL if none is open. A layer is prepared for it in about a second, so it stays
+ * on its layer, then takes one that nobody is on, and at the end helps with the longest row of problems that are left. */
+struct run_problem *tern_run_next_problem(const struct run_gpu *gpu);
 
 /* run_replay.c */
 /* What --replay and --fault exclude. */
 enum tern_status tern_run_replay_options(const struct run_options *o, struct tern_error *err);
-/* In the place of finding a device: starts the replay worker, checks that the recording is of the named GPU. */
+/* Behind tern_run_devices_open: checks that the recording is of the named GPU, and gives the rows names of their own. */
 enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
 /* In the place of compiling: enters the builds under names of their own, without images. */
 enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
@@ -174,7 +230,8 @@ enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, s
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);
 
 /* run_finish.c */
-/* Promotes what is known of the (format, layer) that starts at problem index `first`. */
+/* Promotes what is known of the (format, layer) that starts at problem index `first`; each winner for the device of its final.
+ * Within a batch of the store: its rows belong together. */
 enum tern_status tern_run_promote_layer(struct run *run, size_t first, struct tern_error *err);
 /* Fills the parts of a result row that do not depend on times. */
 void tern_run_result(const struct run *run, const struct run_problem *p, const struct run_build *build,

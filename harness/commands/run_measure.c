@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define DEFAULT_BUDGET_S 300.0
-#define SETTLE_S         3.0 /* load before the first time is taken (tuning.md: about 3 s) */
 #define SCREEN_SHARE     0.6 /* of a problem's share of the budget; the rest is for finals, baselines, preparation */
 #define SCREEN_MIN       6   /* candidates tried whatever the budget says */
 #define SCREEN_MAX       48  /* candidates a problem has compiled at most */
@@ -100,19 +99,20 @@ static enum tern_status compile_needed(struct run *run, struct tern_error *err) 
 }
 
 /* One journalled request about a build: `running` is committed, the worker asked, the outcome committed. */
-static enum tern_status journalled(struct run *run, const struct run_problem *p, struct tern_store_trial *trial,
+static enum tern_status journalled(struct run_gpu *gpu, const struct run_problem *p, struct tern_store_trial *trial,
                                    const json_t *request, double **samples, size_t *count, struct tern_error *err) {
+    struct run *run = gpu->run;
     json_t *reply = NULL;
     *samples = NULL;
     *count = 0;
     trial->us = trial->us_lo = trial->us_hi = (double)NAN;
-    enum tern_status status = tern_run_gpu_ready(run, p, err);
+    enum tern_status status = tern_run_gpu_ready(gpu, p, err);
     if (status == TERN_OK)
         status = tern_store_trial_begin(run->store, trial, err);
     if (status != TERN_OK)
         return status;
     int64_t start_ns = tern_clock_now_ns();
-    enum tern_call call = tern_run_gpu_call(run, p, request, tern_run_timeout_s(run, RUN_TRIAL_TIMEOUT_S), &reply,
+    enum tern_call call = tern_run_gpu_call(gpu, p, request, tern_run_timeout_s(run, RUN_TRIAL_TIMEOUT_S), &reply,
                                             trial->detail, sizeof trial->detail, &status, err);
     if (status != TERN_OK) {
         json_decref(reply);
@@ -150,11 +150,12 @@ static json_t *candidate_request(const char *what, const struct run *run, const 
                      isfinite(best_us) ? best_us : 0.0); /* JSON has no infinity */
 }
 
-/* Small odd shapes, once for each build: a candidate that fails there never meets a real problem. */
+/* Small odd shapes, once for each build, whichever device needs it first: a candidate that fails there never meets a real
+ * problem. */
 static enum tern_status check_build(struct run *run, const struct run_problem *p, struct run_build *build,
                                     struct tern_error *err) {
     struct tern_store_trial trial = {.run = run->run_id,
-                                     .device = run->device_id,
+                                     .device = p->gpu->id,
                                      .problem = p->id,
                                      .build = build->row.id,
                                      .stage = "verify",
@@ -162,15 +163,22 @@ static enum tern_status check_build(struct run *run, const struct run_problem *p
     double *samples = NULL;
     size_t count = 0;
     bool found = false;
+    while (build->checking)
+        pthread_cond_wait(&run->changed, &run->lock);
+    if (build->checked)
+        return TERN_OK;
+    build->checking = true;
     tern_str_copy(trial.policy, sizeof trial.policy, run->check_policy);
     enum tern_status status = tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, trial.policy,
                                                     trial.stage, &trial, &found, err);
     json_t *request = candidate_request("check", run, p, build, 0);
     if (status == TERN_OK && !found)
-        status = journalled(run, NULL, &trial, request, &samples, &count, err);
-    build->checked = true;
+        status = journalled(p->gpu, NULL, &trial, request, &samples, &count, err);
+    build->checking = false;
+    build->checked = status == TERN_OK; /* a device that was lost over it has said nothing of the candidate */
     build->check = trial.outcome;
     tern_str_copy(build->check_detail, sizeof build->check_detail, trial.detail);
+    pthread_cond_broadcast(&run->changed);
     free(samples);
     json_decref(request);
     return status;
@@ -181,7 +189,7 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
                                struct tern_error *err) {
     struct run_build *build = &run->builds[e->build];
     struct tern_store_trial trial = {.run = run->run_id,
-                                     .device = run->device_id,
+                                     .device = p->gpu->id,
                                      .problem = p->id,
                                      .build = build->row.id,
                                      .stage = "screen",
@@ -209,7 +217,7 @@ static enum tern_status screen(struct run *run, struct run_problem *p, struct ru
         double *samples = NULL;
         size_t count = 0;
         json_t *request = candidate_request("trial", run, p, build, best_us);
-        status = journalled(run, p, &trial, request, &samples, &count, err);
+        status = journalled(p->gpu, p, &trial, request, &samples, &count, err);
         json_decref(request);
         free(samples);
         *tried = true;
@@ -282,20 +290,8 @@ static enum tern_status tune_problem(struct run *run, struct run_problem *p, dou
         neighbour_first(run, p, p - 1);
     else if (p->layer > 0)
         neighbour_first(run, p, &run->problems[index - run->shapes.m_count]);
-    enum tern_status status = screen_problem(run, p, share_s, err);
+    enum tern_status status = screen_problem(run, p, SCREEN_SHARE * share_s, err);
     return status == TERN_OK && !tern_interrupted() ? tern_run_final(run, p, err) : status;
-}
-
-static enum tern_status settle(struct run *run, struct tern_error *err) {
-    char why[512];
-    enum tern_status status = TERN_OK;
-    json_t *reply = NULL, *request = json_pack("{s:s, s:f}", "do", "settle", "seconds", SETTLE_S);
-    if (tern_run_gpu_call(run, NULL, request, 60, &reply, why, sizeof why, &status, err) != TERN_CALL_OK &&
-        status == TERN_OK)
-        status = tern_error_set(err, TERN_MISSING, "the GPU worker died under a plain load: %s", why);
-    json_decref(request);
-    json_decref(reply);
-    return status;
 }
 
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
@@ -312,16 +308,9 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         status = compile_needed(run, err);
     int64_t start_ns = tern_clock_now_ns();
     run->busy_s = 0; /* of calibrating */
-    if (status == TERN_OK && left > 0)
-        status = settle(run, err);
     double budget_s = run->options.budget_s > 0 ? run->options.budget_s : DEFAULT_BUDGET_S;
-    int64_t end_ns = tern_clock_now_ns() + (int64_t)(budget_s * 1e9);
-    for (size_t i = 0; i < run->problem_count && status == TERN_OK && !tern_interrupted(); i++) {
-        if (run->problems[i].done)
-            continue;
-        double share_s = (double)(end_ns - tern_clock_now_ns()) * 1e-9 / (double)left--;
-        status = tune_problem(run, &run->problems[i], SCREEN_SHARE * share_s, err);
-    }
+    if (status == TERN_OK && left > 0)
+        status = tern_run_share(run, tune_problem, budget_s, err);
     run->gpu_s = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     return status;
 }

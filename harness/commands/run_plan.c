@@ -219,6 +219,7 @@ static enum tern_status plan_problem(struct run *run, struct run_problem *p, str
         p->per_layout_count += at == p->per_layout_count;
     }
     p->done = true;
+    p->device_id = run->device_id;
     struct tern_store_trial trial = {.run = run->run_id,
                                      .device = run->device_id,
                                      .problem = p->id,

@@ -22,31 +22,29 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
     return tern_faults_parse(o->fault, &faults, err);
 }
 
-/* Gives the rows of this run a device class, a GPU name and a policy of their own. */
-static enum tern_status rename_device(struct run *run, struct tern_error *err) {
+/* Gives the rows of this run device classes, a GPU name and a policy of their own. */
+static enum tern_status rename_devices(struct run *run, struct tern_error *err) {
     static const char device_suffix[] = " (replay)";
     if (strlen(run->gpu.name) + sizeof TERN_REPLAY_SUFFIX > sizeof run->gpu.name ||
-        strlen(run->info.name) + sizeof device_suffix > sizeof run->info.name)
+        strlen(run->gpus[0].info.name) + sizeof device_suffix > sizeof run->gpus[0].info.name)
         return tern_error_set(err, TERN_USAGE, "%s: the name is too long for a replay", run->gpu.name);
     strncat(run->gpu.name, TERN_REPLAY_SUFFIX, sizeof run->gpu.name - strlen(run->gpu.name) - 1);
-    strncat(run->info.name, device_suffix, sizeof run->info.name - strlen(run->info.name) - 1);
+    for (size_t i = 0; i < run->gpu_count; i++) {
+        char *name = run->gpus[i].info.name;
+        strncat(name, device_suffix, sizeof run->gpus[i].info.name - strlen(name) - 1);
+    }
     tern_str_copy(run->nvrtc, sizeof run->nvrtc, REPLAY_COMPILER);
     run->policy = run->check_policy = RUN_POLICY_REPLAY;
     return TERN_OK;
 }
 
 enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err) {
-    json_t *reply = NULL;
-    enum tern_status status = tern_run_gpu_hello(run, &reply, err);
-    if (status == TERN_OK)
-        tern_run_device_facts(run, reply);
-    json_decref(reply);
-    if (status == TERN_OK && !run->measured) {
-        status = tern_error_set(err, TERN_USAGE, "%s was recorded on %s, not on %s", run->options.replay, run->info.name,
-                                run->gpu.title);
-        tern_error_hint(err, "name the GPU of the recording with --gpu");
-    }
-    return status == TERN_OK ? rename_device(run, err) : status;
+    if (run->measured)
+        return rename_devices(run, err);
+    tern_error_set(err, TERN_USAGE, "%s was recorded on %s, not on %s", run->options.replay, run->gpus[0].info.name,
+                   run->gpu.title);
+    tern_error_hint(err, "name the GPU of the recording with --gpu");
+    return TERN_USAGE;
 }
 
 /* The image's hash is the key: there is no image, and no two replayed builds may pass for the same machine code. */

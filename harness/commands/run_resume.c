@@ -134,11 +134,12 @@ static enum tern_status take_over(struct run *run, struct resume *r, size_t prob
         status = tern_store_device_get(run->store, trial.device, &device, err);
     if (status != TERN_OK || !found)
         return status;
-    if (strcmp(device.driver, run->info.driver_name) != 0) {
+    if (strcmp(device.driver, run->gpus[0].info.driver_name) != 0) {
         r->other_driver++;
         tern_str_copy(r->driver, sizeof r->driver, device.driver);
     }
     p->done = true;
+    p->device_id = trial.device;
     p->result = row;
     p->per_layout = tern_alloc(sizeof *p->per_layout);
     p->per_layout[0] = row;
@@ -155,7 +156,7 @@ static void tell(const struct run *run, const struct resume *r) {
                       r->recompiled + r->other_code, r->other_code > 0 ? "; the others are measured again" : "");
     if (r->other_driver > 0)
         tern_log_note("driver %s, before %s: %zu winners run the same machine code, and their rows stay",
-                      run->info.driver_name, r->driver, r->other_driver);
+                      run->gpus[0].info.driver_name, r->driver, r->other_driver);
     if (r->edited > 0)
         tern_log_note(
             "%zu problems are open again: a template that was tried there has been edited; rows of the others stay",

@@ -1,4 +1,4 @@
-/* Set-up of a run: configs, selection, device, database. Everything that can be wrong is found here, before long work. */
+/* Set-up of a run: configs, selection, database. Everything that can be wrong is found here, before long work. */
 #include "commands/run_internal.h"
 #include "commands/narrow.h"
 
@@ -7,13 +7,9 @@
 #include "core/str.h"
 #include "core/version.h"
 #include "device/compiler.h"
-#include "worker/gpu.h"
-#include "worker/reply.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define HELLO_TIMEOUT_S 60.0 /* first contact with a driver creates a context; seconds on machines with many GPUs */
 
 /* Keeps the templates that --templates names, all without it. */
 static enum tern_status select_templates(struct run *run, struct tern_error *err) {
@@ -52,53 +48,11 @@ static enum tern_status check_shapes(const struct run *run, struct tern_error *e
     return TERN_OK;
 }
 
-void tern_run_device_facts(struct run *run, const json_t *reply) {
-    struct tern_device_info *info = &run->info;
-    tern_str_copy(info->name, sizeof info->name, tern_message_text(reply, "name"));
-    tern_str_copy(info->uuid, sizeof info->uuid, tern_message_text(reply, "uuid"));
-    tern_str_copy(info->driver_name, sizeof info->driver_name, tern_message_text(reply, "driver"));
-    info->cc = (int)tern_message_int(reply, "cc", 0);
-    info->sms = tern_message_int(reply, "sms", 0);
-    info->l2_bytes = tern_message_int(reply, "l2_bytes", 0);
-    info->memory_bytes = tern_message_int(reply, "memory_bytes", 0);
-    info->smem_block_bytes = tern_message_int(reply, "smem_block_bytes", 0);
-    info->driver_version = (int)tern_message_int(reply, "driver_version", 0);
-    run->measured = tern_gpu_matches(&run->gpu, info->name, info->cc, info->memory_bytes);
-    if (!run->measured)
-        return;
-    run->gpu.sms = info->sms;
-    run->gpu.l2_bytes = info->l2_bytes;
-    if (info->smem_block_bytes > 0) /* recordings leave it out */
-        run->gpu.smem_block_bytes = info->smem_block_bytes;
-}
-
-/* Asks a GPU worker what device it has. Not finding the named GPU is no error here: the run is then planned. */
-static enum tern_status find_device(struct run *run, struct tern_error *err) {
-    char why[512] = "";
-    enum tern_status status = tern_process_start("gpu", &run->worker, err);
-    if (status != TERN_OK)
+/* Not finding the named GPU is no error, unless asked for: the run is then planned. */
+static enum tern_status find_devices(struct run *run, struct tern_error *err) {
+    enum tern_status status = tern_run_devices_open(run, err);
+    if (status != TERN_OK || run->measured || !run->options.require_gpu)
         return status;
-    json_t *request =
-        json_pack("{s:s, s:I, s:s}", "do", "hello", "device", (json_int_t)run->options.device, "cache", run->options.cache);
-    json_t *reply = NULL;
-    struct tern_error missing;
-    if (tern_process_call(&run->worker, request, HELLO_TIMEOUT_S, &reply, why, sizeof why) != TERN_CALL_OK) {
-        tern_str_copy(run->why_planned, sizeof run->why_planned, why);
-    } else if (tern_reply_is_error(reply, &missing)) {
-        tern_str_copy(run->why_planned, sizeof run->why_planned, missing.text);
-    } else {
-        tern_run_device_facts(run, reply);
-        if (!run->measured)
-            tern_str_format(run->why_planned, sizeof run->why_planned, "device %lld is %s, not %s",
-                            (long long)run->options.device, run->info.name, run->gpu.title);
-    }
-    json_decref(request);
-    json_decref(reply);
-    if (run->measured)
-        return TERN_OK;
-    tern_process_kill(&run->worker);
-    if (!run->options.require_gpu)
-        return TERN_OK;
     tern_error_set(err, TERN_MISSING, "--require-gpu: %s", run->why_planned);
     tern_error_hint(err, "`tune doctor` shows what was found; without --require-gpu the run is planned");
     return TERN_MISSING;
@@ -115,22 +69,38 @@ static enum tern_status find_compiler(struct run *run, struct tern_error *err) {
     return status;
 }
 
+/* A device of the run, or the description that is planned for (info NULL), becomes a row. */
+static enum tern_status enter_device(struct run *run, const struct tern_device_info *info, int64_t *id,
+                                     struct tern_error *err) {
+    struct tern_store_device device = {.real = info != NULL};
+    tern_str_copy(device.gpu, sizeof device.gpu, run->gpu.name);
+    tern_str_copy(device.name, sizeof device.name, info ? info->name : run->gpu.title);
+    tern_str_copy(device.uuid, sizeof device.uuid, info ? info->uuid : "");
+    tern_str_copy(device.arch, sizeof device.arch, run->gpu.arch);
+    tern_str_copy(device.driver, sizeof device.driver, info ? info->driver_name : "");
+    device.sms = run->gpu.sms;
+    device.l2_bytes = run->gpu.l2_bytes;
+    device.memory_bytes = info ? info->memory_bytes : run->gpu.memory_bytes;
+    return tern_store_device(run->store, &device, id, err);
+}
+
+static enum tern_status enter_devices(struct run *run, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    if (!run->measured)
+        return enter_device(run, NULL, &run->device_id, err);
+    for (size_t i = 0; i < run->gpu_count && status == TERN_OK; i++)
+        status = enter_device(run, &run->gpus[i].info, &run->gpus[i].id, err);
+    run->device_id = run->gpus[0].id;
+    return status;
+}
+
 static enum tern_status open_store(struct run *run, struct tern_error *err) {
     const struct run_options *o = &run->options;
     enum tern_status status = tern_store_open(o->db, TERN_STORE_WRITE, &run->store, err);
     if (status == TERN_OK)
         status = tern_cache_open(o->cache, &run->cache, err);
-    struct tern_store_device device = {.real = run->measured};
-    tern_str_copy(device.gpu, sizeof device.gpu, run->gpu.name);
-    tern_str_copy(device.name, sizeof device.name, run->measured ? run->info.name : run->gpu.title);
-    tern_str_copy(device.uuid, sizeof device.uuid, run->measured ? run->info.uuid : "");
-    tern_str_copy(device.arch, sizeof device.arch, run->gpu.arch);
-    tern_str_copy(device.driver, sizeof device.driver, run->measured ? run->info.driver_name : "");
-    device.sms = run->gpu.sms;
-    device.l2_bytes = run->gpu.l2_bytes;
-    device.memory_bytes = run->measured ? run->info.memory_bytes : run->gpu.memory_bytes;
     if (status == TERN_OK)
-        status = tern_store_device(run->store, &device, &run->device_id, err);
+        status = enter_devices(run, err);
     int64_t recovered = 0;
     if (status == TERN_OK)
         status = tern_store_recover(run->store, &recovered, err);
@@ -142,9 +112,17 @@ static enum tern_status open_store(struct run *run, struct tern_error *err) {
     return status;
 }
 
-enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
+/* The main thread has the lock from here to the end; run_share.c lends it to the threads of the devices. */
+static void init(struct run *run) {
     run->policy = RUN_POLICY;
     run->check_policy = RUN_POLICY_CHECK;
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, NULL);
+    pthread_mutex_lock(&run->lock);
+}
+
+enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
+    init(run);
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
     if (status == TERN_OK)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
@@ -155,20 +133,22 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
         status = select_templates(run, err);
     if (status == TERN_OK)
         status = check_shapes(run, err);
-    if (status == TERN_OK && run->options.replay) {
-        status = tern_run_replay_open(run, err);
-    } else if (status == TERN_OK) {
+    if (status == TERN_OK && !run->options.replay)
         status = find_compiler(run, err);
-        if (status == TERN_OK)
-            status = find_device(run, err);
-    }
+    if (status == TERN_OK)
+        status = find_devices(run, err);
+    if (status == TERN_OK && run->options.replay)
+        status = tern_run_replay_open(run, err);
     if (status == TERN_OK)
         status = open_store(run, err);
+    if (status == TERN_OK && run->measured)
+        status = tern_run_devices_control(run, err);
     return status == TERN_OK ? tern_run_ceilings(run, err) : status;
 }
 
 void tern_run_release(struct run *run) {
-    tern_process_kill(&run->worker);
+    for (size_t i = 0; i < run->gpu_count; i++)
+        tern_run_gpu_kill(&run->gpus[i]);
     for (size_t i = 0; i < run->problem_count; i++) {
         free(run->problems[i].entries);
         free(run->problems[i].per_layout);
@@ -180,4 +160,7 @@ void tern_run_release(struct run *run) {
     tern_gpu_free(&run->gpu);
     tern_cache_close(run->cache);
     tern_store_close(run->store);
+    pthread_mutex_unlock(&run->lock);
+    pthread_cond_destroy(&run->changed);
+    pthread_mutex_destroy(&run->lock);
 }

@@ -54,6 +54,9 @@ struct tern_backend {
     enum tern_status (*synchronize)(void *context, struct tern_error *err);
 };
 
+/* How many devices tern_backend_cuda can be opened on: starts the driver, makes no context. */
+enum tern_status tern_cuda_count(int *count, struct tern_error *err);
+
 extern const struct tern_backend tern_backend_cuda;
 extern const struct tern_backend tern_backend_emu;
 

@@ -1,4 +1,4 @@
-/* Ceilings of memory and launches, and the frame of a calibration. See ceilings.h.
+/* Ceilings of memory and launches, and the frame of a calibration and of control times. See ceilings.h.
  * A read is timed as kernels are: nodes of a captured graph over rotated buffers that are cold when their turn comes. */
 #include "device/ceilings.h"
 
@@ -24,6 +24,11 @@
 #define EMPTY_NODES    200
 #define SETTLE_S       0.3 /* wakes the clocks; longer would heat the device before the cool bursts */
 #define SEED           1
+
+/* Control times: the same on every device, whatever is its fastest way. */
+#define CONTROL_READ     (32 * MEBIBYTE)
+#define CONTROL_POOL     (512 * MEBIBYTE) /* cold up to an L2 of 190 MiB */
+#define CONTROL_GEOMETRY 0
 
 /* Launch geometries of the read probes. blocks_sm 0: as many blocks as give every thread one round. */
 static const struct {
@@ -99,19 +104,19 @@ enum tern_status tern_ceiling_add(struct tern_ceiling_run *r, const char *kind, 
 
 /* ---- reads ---- */
 
-/* One MiB of random words, then copies on the device. Also returns the sum of the words of that MiB. */
-static enum tern_status fill_pool(struct tern_ceiling_run *r, unsigned int *sum, struct tern_error *err) {
+/* One MiB of random words, then copies on the device. */
+static enum tern_status fill_pool(struct tern_ceiling_run *r, struct tern_error *err) {
     const struct tern_backend *b = &tern_backend_cuda;
     struct tern_random random;
     uint64_t *block = tern_alloc(MEBIBYTE);
-    *sum = 0;
+    unsigned int sum = 0;
     tern_random_init(&random, SEED, "ceiling");
     for (size_t i = 0; i < MEBIBYTE / sizeof *block; i++) {
         block[i] = tern_random_u64(&random);
-        *sum += (unsigned int)block[i] + (unsigned int)(block[i] >> 32);
+        sum += (unsigned int)block[i] + (unsigned int)(block[i] >> 32);
     }
-    block[0] += 1 - *sum % 2; /* odd, unless the low word wraps: then no whole number of MiB below 2^32 sums up to nothing */
-    *sum += 1 - *sum % 2;
+    block[0] += 1 - sum % 2; /* odd, unless the low word wraps: then no whole number of MiB below 2^32 sums up to nothing */
+    r->mebibyte_sum = sum + 1 - sum % 2;
     enum tern_status status = b->upload(r->context, r->pool, block, MEBIBYTE, err);
     for (size_t have = MEBIBYTE; have < r->pool_bytes && status == TERN_OK; have *= 2)
         status =
@@ -156,26 +161,24 @@ static enum tern_status time_read(struct tern_ceiling_run *r, size_t geometry, s
     return status;
 }
 
-/* Every geometry must have read every byte of an odd number of MiB. */
-static enum tern_status check_reads(struct tern_ceiling_run *r, unsigned int sum, struct tern_error *err) {
-    enum tern_status status = TERN_OK;
-    for (size_t g = 0; g < GEOMETRY_COUNT && status == TERN_OK; g++) {
-        struct tern_ceiling_nodes nodes;
-        unsigned int result[2];
-        if (r->info.cc < geometries[g].min_cc)
-            continue;
-        status = read_nodes(r, g, 3 * MEBIBYTE, &nodes, err);
-        if (status == TERN_OK)
-            status = tern_ceiling_once(r, &nodes, result, err);
-        if (status == TERN_OK && result[0] != 3 * sum)
-            status = tern_error_set(err, TERN_FAILED, "read probe %zu read something else than its 3 MiB", g);
-    }
+/* A geometry must have read every byte of an odd number of MiB. */
+static enum tern_status check_read(struct tern_ceiling_run *r, size_t geometry, struct tern_error *err) {
+    struct tern_ceiling_nodes nodes;
+    unsigned int result[2];
+    enum tern_status status = read_nodes(r, geometry, 3 * MEBIBYTE, &nodes, err);
+    if (status == TERN_OK)
+        status = tern_ceiling_once(r, &nodes, result, err);
+    if (status == TERN_OK && result[0] != 3 * r->mebibyte_sum)
+        status = tern_error_set(err, TERN_FAILED, "read probe %zu read something else than its 3 MiB", geometry);
     return status;
 }
 
-static enum tern_status measure_reads(struct tern_ceiling_run *r, unsigned int sum, struct tern_error *err) {
+static enum tern_status measure_reads(struct tern_ceiling_run *r, struct tern_error *err) {
     double samples[FINAL_SAMPLES], us = 0;
-    enum tern_status status = check_reads(r, sum, err);
+    enum tern_status status = TERN_OK;
+    for (size_t g = 0; g < GEOMETRY_COUNT && status == TERN_OK; g++)
+        if (r->info.cc >= geometries[g].min_cc)
+            status = check_read(r, g, err);
     for (size_t bytes = SMALLEST_READ; bytes <= LARGEST_READ && status == TERN_OK; bytes *= 2) {
         size_t best = 0;
         double best_us = 0;
@@ -223,7 +226,7 @@ static enum tern_status enqueue_copies(struct tern_cuda *cuda, void *user, size_
 }
 
 /* The copy probe must have written every byte of an odd number of MiB over zeros. */
-static enum tern_status check_copy(struct tern_ceiling_run *r, void *function, unsigned int sum, struct tern_error *err) {
+static enum tern_status check_copy(struct tern_ceiling_run *r, void *function, struct tern_error *err) {
     struct tern_ceiling_nodes read;
     unsigned int result[2];
     char *to = r->pool + r->pool_bytes / 2;
@@ -237,20 +240,20 @@ static enum tern_status check_copy(struct tern_ceiling_run *r, void *function, u
     read.args.data = to;
     if (status == TERN_OK)
         status = tern_ceiling_once(r, &read, result, err);
-    if (status == TERN_OK && result[0] != 3 * sum)
+    if (status == TERN_OK && result[0] != 3 * r->mebibyte_sum)
         status = tern_error_set(err, TERN_FAILED, "the copy probe wrote something else than its 3 MiB");
     return status;
 }
 
 /* The better of the driver's copy and our own: as nodes of a graph the driver's copies of 1 GiB reached two thirds of the
  * H200's bandwidth only. */
-static enum tern_status measure_copy(struct tern_ceiling_run *r, unsigned int sum, struct tern_error *err) {
+static enum tern_status measure_copy(struct tern_ceiling_run *r, struct tern_error *err) {
     struct copies ways[2] = {{.r = r}, {.r = r}};
     double samples[2][FINAL_SAMPLES], us[2] = {0};
     const double bytes = (double)(r->pool_bytes / 2);
     enum tern_status status = tern_fixed_probe(r->fixed, TERN_FIXED_COPY, &ways[1].function, err);
     if (status == TERN_OK)
-        status = check_copy(r, ways[1].function, sum, err);
+        status = check_copy(r, ways[1].function, err);
     for (size_t i = 0; i < 2 && status == TERN_OK; i++) {
         struct tern_graph *graph = NULL;
         status = tern_cuda_capture(r->context, enqueue_copies, &ways[i], 4, &graph, err);
@@ -298,12 +301,12 @@ static enum tern_status measure_launches(struct tern_ceiling_run *r, struct tern
 
 /* ---- the whole ---- */
 
-/* As much as the largest read needs, less on small cards. */
-static enum tern_status allocate(struct tern_ceiling_run *r, struct tern_error *err) {
+/* Up to `pool_bytes`, less on small cards. */
+static enum tern_status allocate(struct tern_ceiling_run *r, size_t pool_bytes, struct tern_error *err) {
     void *pool = NULL, *result = NULL;
     enum tern_status status = tern_backend_cuda.alloc(r->context, 2 * sizeof *r->result, &result, err);
     r->result = result;
-    for (r->pool_bytes = 2 * LARGEST_READ; status == TERN_OK && !pool; r->pool_bytes /= 2) {
+    for (r->pool_bytes = pool_bytes; status == TERN_OK && !pool; r->pool_bytes /= 2) {
         enum tern_status got = tern_backend_cuda.alloc(r->context, r->pool_bytes, &pool, err);
         if (got == TERN_OK)
             break;
@@ -314,27 +317,53 @@ static enum tern_status allocate(struct tern_ceiling_run *r, struct tern_error *
     return status;
 }
 
+/* Memory of the probes, filled, and clocks that are awake. */
+static enum tern_status start(struct tern_ceiling_run *r, size_t pool_bytes, struct tern_error *err) {
+    enum tern_status status = tern_backend_cuda.info(r->context, &r->info, err);
+    if (status == TERN_OK)
+        status = allocate(r, pool_bytes, err);
+    if (status == TERN_OK)
+        status = fill_pool(r, err);
+    return status == TERN_OK ? tern_cuda_settle(r->context, SETTLE_S, err) : status;
+}
+
+static void stop(struct tern_ceiling_run *r) {
+    tern_backend_cuda.release(r->context, r->pool);
+    tern_backend_cuda.release(r->context, r->result);
+}
+
 enum tern_status tern_ceilings_measure(void *context, struct tern_fixed *fixed, double sustained_s,
                                        struct tern_ceilings *out, struct tern_error *err) {
     struct tern_ceiling_run r = {.context = context, .fixed = fixed, .out = out};
-    unsigned int sum = 0; /* of the words of a MiB of the pool */
     out->count = 0;
-    enum tern_status status = tern_backend_cuda.info(context, &r.info, err);
-    if (status == TERN_OK)
-        status = allocate(&r, err);
-    if (status == TERN_OK)
-        status = tern_cuda_settle(context, SETTLE_S, err);
+    enum tern_status status = start(&r, 2 * LARGEST_READ, err);
     if (status == TERN_OK)
         status = measure_launches(&r, err);
     if (status == TERN_OK)
-        status = fill_pool(&r, &sum, err);
+        status = measure_reads(&r, err);
     if (status == TERN_OK)
-        status = measure_reads(&r, sum, err);
-    if (status == TERN_OK)
-        status = measure_copy(&r, sum, err);
+        status = measure_copy(&r, err);
     if (status == TERN_OK)
         status = tern_ceilings_matrix(&r, sustained_s, err);
-    tern_backend_cuda.release(context, r.pool);
-    tern_backend_cuda.release(context, r.result);
+    stop(&r);
+    return status;
+}
+
+/* The burst first: it wants a cool device. */
+enum tern_status tern_control_measure(void *context, struct tern_fixed *fixed, struct tern_control *out,
+                                      struct tern_error *err) {
+    struct tern_ceiling_run r = {.context = context, .fixed = fixed};
+    double samples[FINAL_SAMPLES];
+    *out = (struct tern_control){0};
+    enum tern_status status = start(&r, CONTROL_POOL, err);
+    if (status == TERN_OK)
+        status = tern_ceiling_control_burst(&r, &out->burst_us, err);
+    if (status == TERN_OK)
+        status = check_read(&r, CONTROL_GEOMETRY, err);
+    if (status == TERN_OK && read_copies(&r, CONTROL_READ) == 0)
+        status = tern_error_set(err, TERN_MISSING, "too little device memory for the control read");
+    if (status == TERN_OK)
+        status = time_read(&r, CONTROL_GEOMETRY, CONTROL_READ, samples, &out->read_us, err);
+    stop(&r);
     return status;
 }

@@ -15,6 +15,11 @@
 #define COOL_SAMPLES   9
 #define LOAD_NODES     16 /* bursts in one replay of the sustained load */
 
+/* Control times: the same burst on every device. */
+#define CONTROL_KIND     0 /* mma-f16 */
+#define CONTROL_GEOMETRY 2
+#define CONTROL_STEPS    4000 /* about BURST_US on an H200 */
+
 /* mma.sync on e4m3 is an instruction of 8.9 and 12.x. Elsewhere the compiler turns it into f16 products, with conversions
  * that a loop over constant operands does not pay for: such a rate would be no ceiling of anything. */
 struct matrix_kind {
@@ -154,6 +159,20 @@ static enum tern_status measure_sustained(struct tern_ceiling_run *r, const stru
     tern_stats_compute(samples, count, &stats);
     tern_str_format(name, sizeof name, "%s/sustained", kind->name);
     return tern_ceiling_add(r, name, seconds, best->ops / stats.median * 1e-6, kind->unit, samples, count, err);
+}
+
+enum tern_status tern_ceiling_control_burst(struct tern_ceiling_run *r, double *us, struct tern_error *err) {
+    struct matrix_burst burst;
+    double samples[COOL_SAMPLES];
+    *us = 0;
+    if (r->info.cc < kinds[CONTROL_KIND].min_cc)
+        return TERN_OK;
+    enum tern_status status =
+        make_burst(r, &kinds[CONTROL_KIND], kinds[CONTROL_KIND].probes[0], CONTROL_GEOMETRY, CONTROL_STEPS, &burst, err);
+    if (status == TERN_OK)
+        status = time_burst(r, &burst, true, COOL_SAMPLES, samples, err);
+    *us = status == TERN_OK ? burst.us : 0;
+    return status;
 }
 
 /* All cool bursts first: the load heats the device. */

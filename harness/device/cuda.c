@@ -51,16 +51,29 @@ static void read_uuid(struct tern_cuda *cuda) {
                     b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-/* Starts the driver and picks the device; no context yet. */
-static enum tern_status find_device(struct tern_cuda *cuda, int ordinal, struct tern_error *err) {
-    int count = 0;
+static enum tern_status start_driver(struct tern_cuda *cuda, int *count, struct tern_error *err) {
     enum tern_status status = tern_cuda_check(cuda, cuda->api.init(0), "starting the NVIDIA driver", err);
     if (status != TERN_OK) {
         tern_error_hint(err, "`tune doctor` shows what is missing; nvidia-smi must list the GPU");
         return TERN_MISSING;
     }
     (void)cuda->api.driver_version(&cuda->driver_version);
-    status = tern_cuda_check(cuda, cuda->api.device_count(&count), "counting GPUs", err);
+    return tern_cuda_check(cuda, cuda->api.device_count(count), "counting GPUs", err);
+}
+
+enum tern_status tern_cuda_count(int *count, struct tern_error *err) {
+    struct tern_cuda *cuda = tern_alloc_zero(1, sizeof *cuda);
+    enum tern_status status = tern_cuda_api_load(&cuda->api, NULL, 0, err);
+    if (status == TERN_OK)
+        status = start_driver(cuda, count, err);
+    free(cuda);
+    return status;
+}
+
+/* Starts the driver and picks the device; no context yet. */
+static enum tern_status find_device(struct tern_cuda *cuda, int ordinal, struct tern_error *err) {
+    int count = 0;
+    enum tern_status status = start_driver(cuda, &count, err);
     if (status != TERN_OK)
         return status;
     if (ordinal < 0 || ordinal >= count) {

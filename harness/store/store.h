@@ -96,8 +96,10 @@ enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int
 enum tern_status tern_store_template_outdated(struct tern_store *s, int64_t device, int64_t problem, const char *name,
                                               const char *hash, bool *outdated, struct tern_error *err);
 /* Turns trials left `running` by a dead run into `crash` ("interrupted"), and quarantines a build interrupted or crashed
- * twice on the same problem. Returns how many were found. Called once after opening for a run. */
+ * twice on the same problem and device class. Returns how many were found. Called once after opening for a run. */
 enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err);
+/* The same for the trials of one device, which this run has lost. */
+enum tern_status tern_store_recover_device(struct tern_store *s, int64_t device, int64_t *recovered, struct tern_error *err);
 enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                         bool *quarantined, struct tern_error *err);
 
@@ -125,6 +127,11 @@ enum tern_status tern_store_ceilings_of_gpu(struct tern_store *s, const char *gp
                                             struct tern_error *err);
 /* Highest rate of a stored FP16 baseline of this GPU (cuBLASLt alone, 2MNK over time), TFLOPS; 0 if there is none. */
 enum tern_status tern_store_fastest_gemm(struct tern_store *s, const char *gpu, double *tflops, struct tern_error *err);
+
+/* Control times of a device in a run (device/ceilings.h), and whether it took part: they tell whether what was measured on
+ * several devices may be mixed. burst_us 0: none. */
+enum tern_status tern_store_control_put(struct tern_store *s, int64_t run, int64_t device, double read_us, double burst_us,
+                                        bool kept, struct tern_error *err);
 
 /* Replaces the winners of one (device, shapes, format, layer) for all its M in one transaction. A planned row never replaces
  * a measured one of the same build keys; rows with times need a real device (CHECK). rows[i].m etc. say which problem. build

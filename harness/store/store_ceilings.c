@@ -1,4 +1,4 @@
-/* Ceilings of a device class: written together by one calibration, and read back as the newest one. */
+/* Ceilings of a device class: written together by one calibration, and read back as the newest one. Control times. */
 #include "store/store_sql.h"
 
 #include "core/clock.h"
@@ -36,6 +36,20 @@ enum tern_status tern_store_ceilings_put(struct tern_store *s, int64_t run, int6
     for (size_t i = 0; i < c->count && !status; i++)
         status = insert(s, run, device, &c->rows[i], err);
     return tern_store_end(s, status, err);
+}
+
+/* `real` comes from the device row itself, as for trials. */
+enum tern_status tern_store_control_put(struct tern_store *s, int64_t run, int64_t device, double read_us, double burst_us,
+                                        bool kept, struct tern_error *err) {
+    static const char sql[] = "INSERT INTO control (run, device, real, read_us, burst_us, kept, finished)"
+                              " SELECT ?1, id, real, ?3, ?4, ?5, ?6 FROM device WHERE id = ?2 RETURNING device";
+    char now[24];
+    int64_t id = 0;
+    sqlite3_stmt *statement;
+    tern_clock_utc(now);
+    enum tern_status status =
+        tern_store_prepare(s, &statement, err, sql, "iiddit", run, device, read_us, burst_us, (int64_t)kept, now);
+    return status ? status : tern_store_finish(s, statement, &id, err);
 }
 
 /* Reads rows of a SELECT of kind, argument, value, unit, sm_mhz, samples into *out. */

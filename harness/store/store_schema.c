@@ -112,9 +112,15 @@ static const char SCHEMA_1[] =
     "  id INTEGER PRIMARY KEY, name TEXT NOT NULL, gpu TEXT NOT NULL, tern_version TEXT NOT NULL, created TEXT NOT NULL,"
     "  header_hash TEXT NOT NULL, UNIQUE (name, gpu)) STRICT;";
 
-/* Seconds of device work are times as well: none without a device, none for a row that only plans. */
+/* Times of device work: none without a device, none for a row that only plans. */
 static const char SCHEMA_2[] = "ALTER TABLE trial ADD COLUMN gpu_seconds REAL CHECK (gpu_seconds IS NULL"
-                               " OR (gpu_seconds > 0 AND real = 1 AND outcome NOT IN ('running', 'planned')));";
+                               " OR (gpu_seconds > 0 AND real = 1 AND outcome NOT IN ('running', 'planned')));"
+                               "CREATE TABLE control ("
+                               "  run INTEGER NOT NULL REFERENCES run(id)," DEVICE_REFERENCE
+                               "  read_us REAL NOT NULL CHECK (read_us > 0), burst_us REAL NOT NULL CHECK (burst_us >= 0),"
+                               "  kept INTEGER NOT NULL CHECK (kept IN (0, 1)), finished TEXT NOT NULL,"
+                               "  FOREIGN KEY (device, real) REFERENCES device(id, real), CHECK (real = 1),"
+                               "  PRIMARY KEY (run, device)) STRICT, WITHOUT ROWID;";
 
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
 static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2};

@@ -113,13 +113,16 @@ enum tern_status tern_store_template_outdated(struct tern_store *s, int64_t devi
 
 /* ---- after a dead run ---- */
 
+#define ANY_DEVICE 0
+
 /* Nobody else can own a running row: the caller holds the writer's lock. */
-static enum tern_status mark_interrupted(struct tern_store *s, const char *now, int64_t *count, struct tern_error *err) {
-    static const char sql[] = "UPDATE trial SET outcome = 'crash', interrupted = 1, finished = ?,"
-                              " detail = 'interrupted: the run ended while this trial was on the device'"
-                              " WHERE outcome = 'running'";
+static enum tern_status mark_interrupted(struct tern_store *s, int64_t device, const char *now, int64_t *count,
+                                         struct tern_error *err) {
+    static const char sql[] = "UPDATE trial SET outcome = 'crash', interrupted = 1, finished = ?1,"
+                              " detail = 'interrupted: the run ended, or lost the device, while this trial was on it'"
+                              " WHERE outcome = 'running' AND ?2 IN (0, device)";
     sqlite3_stmt *statement;
-    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "t", now);
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "ti", now, device);
     if (!status)
         status = tern_store_finish(s, statement, NULL, err);
     if (!status)
@@ -127,29 +130,36 @@ static enum tern_status mark_interrupted(struct tern_store *s, const char *now, 
     return status;
 }
 
-/* Counts real crashes and interruptions alike: both took the run with them. */
+/* Counts real crashes and interruptions alike: both took the run with them. Devices of one class count as one: after the
+ * first crash the next device may have tried. */
 static enum tern_status quarantine_repeaters(struct tern_store *s, const char *now, struct tern_error *err) {
     /* With max(id), SQLite takes the bare column `detail` from that row. */
     static const char sql[] = "INSERT OR IGNORE INTO quarantine (device, problem, build, reason, since)"
                               " SELECT device, problem, build, crashes || ' crashes, last: ' || detail, ?"
                               " FROM (SELECT device, problem, build, detail, count(*) AS crashes, max(id) FROM trial"
-                              "  WHERE outcome = 'crash' GROUP BY device, problem, build) WHERE crashes >= 2";
+                              "  WHERE outcome = 'crash' GROUP BY (SELECT min(peer) FROM device_peer"
+                              "   WHERE device_peer.device = trial.device), problem, build) WHERE crashes >= 2";
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "t", now);
     return status ? status : tern_store_finish(s, statement, NULL, err);
 }
 
-enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err) {
+enum tern_status tern_store_recover_device(struct tern_store *s, int64_t device, int64_t *recovered,
+                                           struct tern_error *err) {
     char now[24];
     *recovered = 0;
     tern_clock_utc(now);
     enum tern_status status = tern_store_begin(s, err);
     if (status)
         return status;
-    status = mark_interrupted(s, now, recovered, err);
+    status = mark_interrupted(s, device, now, recovered, err);
     if (!status)
         status = quarantine_repeaters(s, now, err);
     return tern_store_end(s, status, err);
+}
+
+enum tern_status tern_store_recover(struct tern_store *s, int64_t *recovered, struct tern_error *err) {
+    return tern_store_recover_device(s, ANY_DEVICE, recovered, err);
 }
 
 enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, int64_t problem, int64_t build,

@@ -7,6 +7,14 @@
 
 #include <string.h>
 
+static json_t *count_devices(void) {
+    struct tern_error err;
+    int count = 0;
+    if (tern_cuda_count(&count, &err) != TERN_OK)
+        return tern_reply_error(&err);
+    return json_pack("{s:i}", "devices", count);
+}
+
 static json_t *hello(struct gpu_session *s, const json_t *request) {
     struct tern_error err;
     if (gpu_session_hello(s, request, &err) != TERN_OK)
@@ -38,12 +46,16 @@ static json_t *settle(struct gpu_session *s, const json_t *request) {
 static json_t *answer(struct gpu_session *s, const json_t *request) {
     struct tern_error err;
     const char *what = tern_message_text(request, "do");
+    if (strcmp(what, "count") == 0)
+        return count_devices();
     if (strcmp(what, "hello") == 0)
         return hello(s, request);
     if (!s->context)
         tern_error_set(&err, TERN_INTERNAL, "a GPU worker was asked to '%s' before hello", what);
     else if (strcmp(what, "prepare") == 0)
         return prepare(s, request);
+    else if (strcmp(what, "control") == 0)
+        return gpu_control(s);
     else if (strcmp(what, "settle") == 0)
         return settle(s, request);
     else if (strcmp(what, "calibrate") == 0)

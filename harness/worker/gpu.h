@@ -1,5 +1,6 @@
 /* The GPU worker: the one process that loads libcuda. Serves requests on TERN_WORKER_FD, one after the other, on one device.
  *
+ * {"do": "count"}: answers {"devices"}, how many the driver shows; opens none.
  * {"do": "hello", "device", "cache", "probe"}: opens the device, and proves with the control kernel that it computes if
  * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
@@ -13,6 +14,7 @@
  * baselines; answers
  *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
  * "others", "gpu_seconds"}.
+ * {"do": "control"}: proves that the device computes right; answers {"read_us", "burst_us"} (measure/control.h).
  * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).

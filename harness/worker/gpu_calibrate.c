@@ -1,4 +1,4 @@
-/* Calibration request of the GPU worker: ceilings of the open device as a reply. */
+/* Requests of the GPU worker about the open device itself: its ceilings, and its control times. */
 #include "worker/gpu_session.h"
 
 #include "core/str.h"
@@ -26,6 +26,19 @@ json_t *gpu_calibrate(struct gpu_session *s, const json_t *request) {
         return json_pack("{s:o}", "ceilings", rows);
     json_decref(rows);
     if (status == TERN_FAILED) /* a kernel fault may be behind it: the context is not used again */
+        s->sticky = true;
+    return tern_reply_error(&err);
+}
+
+json_t *gpu_control(struct gpu_session *s) {
+    struct tern_error err;
+    struct tern_control control;
+    enum tern_status status = tern_fixed_control(s->fixed, &err);
+    if (status == TERN_OK)
+        status = tern_control_measure(s->context, s->fixed, &control, &err);
+    if (status == TERN_OK)
+        return json_pack("{s:f, s:f}", "read_us", control.read_us, "burst_us", control.burst_us);
+    if (status == TERN_FAILED)
         s->sticky = true;
     return tern_reply_error(&err);
 }

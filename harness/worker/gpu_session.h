@@ -137,6 +137,7 @@ enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel
 
 json_t *gpu_trial(struct gpu_session *s, const json_t *request);
 json_t *gpu_final(struct gpu_session *s, const json_t *request);
+json_t *gpu_control(struct gpu_session *s);
 json_t *gpu_calibrate(struct gpu_session *s, const json_t *request);
 json_t *gpu_check(struct gpu_session *s, const json_t *request);
 

@@ -2,9 +2,11 @@
 #include "worker/interrupt.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
-static volatile sig_atomic_t interrupted; /* a handler can reach nothing but a static object */
+/* A handler can reach nothing but a static object; lock-free, as any thread may be the one that gets the signal. */
+static atomic_int interrupted;
 
 static void on_signal(int signal_number) {
     if (interrupted) {

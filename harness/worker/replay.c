@@ -19,9 +19,10 @@ struct replay {
 
 static json_t *hello(struct replay *r, const json_t *request) {
     struct tern_error err;
-    char driver[64];
+    char driver[64], uuid[24];
     json_t *reply;
     enum tern_status status = tern_faults_parse(tern_message_text(request, "fault"), &r->faults, &err);
+    r->faults.device = tern_message_int(request, "device", 0);
     r->faults.asked = tern_message_int(request, "asked", 0);
     r->faults.finals = tern_message_int(request, "finals", 0);
     if (status == TERN_OK && (reply = tern_faults_act(&r->faults, request)))
@@ -34,7 +35,8 @@ static json_t *hello(struct replay *r, const json_t *request) {
     const json_t *d = r->recording.device;
     /* Another recording is another class of device: what one answered never resumes a replay of the other. */
     tern_str_format(driver, sizeof driver, "%.24s recording %.16s", tern_message_text(d, "driver"), r->recording.hash);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", tern_message_text(d, "name"), "uuid", "replay", "driver",
+    tern_str_format(uuid, sizeof uuid, "replay-%lld", (long long)r->faults.device);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name", tern_message_text(d, "name"), "uuid", uuid, "driver",
                      driver, "cc", (json_int_t)tern_message_int(d, "cc", 0), "sms",
                      (json_int_t)tern_message_int(d, "sms", 0), "l2_bytes", (json_int_t)tern_message_int(d, "l2_bytes", 0),
                      "memory_bytes", (json_int_t)tern_message_int(d, "memory_bytes", 0));
@@ -111,6 +113,12 @@ static json_t * final(const struct replay *r, const json_t *request) {
                      (json_int_t)tern_message_int(any, "sm_mhz", 0), "throttle", 0, "others", 0);
 }
 
+/* Of no GPU: all replay workers are alike, unless a fault makes one slow. */
+static json_t *control(const struct replay *r) {
+    double us = tern_faults_unlike(&r->faults) ? 1.1 : 1.0;
+    return json_pack("{s:f, s:f}", "read_us", us, "burst_us", us);
+}
+
 static json_t *answer(struct replay *r, const json_t *request) {
     struct tern_error err;
     const char *what = tern_message_text(request, "do");
@@ -123,6 +131,8 @@ static json_t *answer(struct replay *r, const json_t *request) {
         tern_error_set(&err, TERN_INTERNAL, "a replay worker was asked to '%s' before hello", what);
     else if (strcmp(what, "prepare") == 0)
         return prepare(r, request);
+    else if (strcmp(what, "control") == 0)
+        return control(r);
     else if (strcmp(what, "settle") == 0)
         return json_pack("{s:i}", "sm_mhz", 0); /* no clock to settle */
     else if (strcmp(what, "check") == 0)

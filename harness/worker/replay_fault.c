@@ -61,6 +61,7 @@ static const struct kind {
     {"nondet", NULL, TERN_OUTCOME_NONDET, "fault on purpose: two runs differ"},
     {"fault", NULL, TERN_OUTCOME_FAULT, "fault on purpose: illegal address"},
     {"oom", NULL, TERN_OUTCOME_RESOURCES, "fault on purpose: out of device memory"},
+    {"unlike", NULL, TERN_OUTCOME_OK, ""}, /* in its control times */
     {"noisy", NULL, TERN_OUTCOME_NOISY, "fault on purpose: no stable time"},
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
@@ -79,6 +80,22 @@ static enum tern_status unknown_kind(const char *item, const char *name, struct 
     return TERN_USAGE;
 }
 
+static bool is_unlike(int kind) {
+    return strcmp(kinds[kind].name, "unlike") == 0;
+}
+
+/* Reads dN: where it stands; returns what is behind it, NULL if N is no number. */
+static const char *parse_device(const char *text, int64_t *device) {
+    char number[8];
+    const char *colon = strchr(text, ':');
+    if (text[0] != 'd')
+        return text;
+    if (!colon || (size_t)(colon - text) > sizeof number)
+        return NULL;
+    tern_str_copy(number, (size_t)(colon - text), text + 1);
+    return tern_str_parse_int(number, 0, INT32_MAX, device) ? colon + 1 : NULL;
+}
+
 static enum tern_status parse_one(struct tern_faults *f, const char *item, struct tern_error *err) {
     char name[32];
     const char *at = strchr(item, '@');
@@ -90,17 +107,22 @@ static enum tern_status parse_one(struct tern_faults *f, const char *item, struc
         kind++;
     if (!at || kind == KIND_COUNT)
         return unknown_kind(item, name, err);
-    int64_t when = TERN_FAULT_EACH;
-    bool final = at[1] == 'f';
-    if (strcmp(at + 1, "*") != 0 && !tern_str_parse_int(at + 1 + final, final ? 1 : 0, INT64_MAX, &when))
-        return tern_error_set(err, TERN_USAGE, "--fault: '%s': a number from 0, fN or * stands behind @", item);
+    int64_t device = TERN_FAULT_EACH, when = TERN_FAULT_EACH;
+    const char *moment = parse_device(at + 1, &device);
+    bool final = moment && moment[0] == 'f';
+    if (!moment || (strcmp(moment, "*") != 0 && !tern_str_parse_int(moment + final, final ? 1 : 0, INT64_MAX, &when)))
+        return tern_error_set(err, TERN_USAGE,
+                              "--fault: '%s': a number from 0, fN or * stands behind @, or behind @dN:", item);
+    if (is_unlike(kind) && when != 0)
+        return tern_error_set(err, TERN_USAGE, "--fault: '%s': a device is unlike from its hello on, @0", item);
     if (final && !kinds[kind].act && kinds[kind].outcome != TERN_OUTCOME_FAULT)
         return tern_error_set(err, TERN_USAGE, "--fault: '%s': a final as a whole has no such outcome", item);
-    if (when == 0 && !kinds[kind].act)
+    if (when == 0 && !kinds[kind].act && !is_unlike(kind))
         return tern_error_set(err, TERN_USAGE, "--fault: '%s': a hello has no outcome", item);
     if (f->count == TERN_MAX_FAULTS)
         return tern_error_set(err, TERN_USAGE, "--fault: more than %d faults", TERN_MAX_FAULTS);
     f->items[f->count].kind = kind;
+    f->items[f->count].device = device;
     f->items[f->count].final = final;
     f->items[f->count++].when = when;
     return TERN_OK;
@@ -121,14 +143,26 @@ enum tern_status tern_faults_parse(const char *spec, struct tern_faults *f, stru
     return status;
 }
 
+static bool of_this_device(const struct tern_faults *f, size_t i) {
+    return f->items[i].device == TERN_FAULT_EACH || f->items[i].device == f->device;
+}
+
+bool tern_faults_unlike(const struct tern_faults *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (is_unlike(f->items[i].kind) && of_this_device(f, i))
+            return true;
+    return false;
+}
+
 /* True if a fault is due: `counted` tells a check or trial, `final` a final, neither a hello. */
 static bool due(const struct tern_faults *f, size_t i, bool counted, bool final) {
     int64_t when = f->items[i].when;
-    if (f->items[i].final || final)
-        return f->items[i].final && final && when == f->finals;
-    if (counted)
-        return when == TERN_FAULT_EACH || when == f->asked;
-    return when == 0 || (strcmp(kinds[f->items[i].kind].name, "wedge") == 0 && when > 0 && f->asked >= when);
+    if (!of_this_device(f, i) || is_unlike(f->items[i].kind))
+        return false;
+    int64_t at = f->items[i].final ? f->finals : f->asked;
+    if (counted || final)
+        return f->items[i].final == final && (when == TERN_FAULT_EACH || when == at);
+    return when == 0 || (strcmp(kinds[f->items[i].kind].name, "wedge") == 0 && when > 0 && at >= when);
 }
 
 json_t *tern_faults_act(struct tern_faults *f, const json_t *request) {

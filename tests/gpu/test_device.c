@@ -5,6 +5,7 @@
 #include "core/half.h"
 #include "core/str.h"
 #include "device/backend.h"
+#include "device/ceilings.h"
 #include "device/compiler.h"
 #include "device/cuda_timing.h"
 #include "device/fixed_kernels.h"
@@ -423,6 +424,18 @@ static void test_clocks(struct gpu *g) {
           "settle and clocks", text);
 }
 
+/* They tell devices apart by less than what they differ by on one. */
+static void test_control_times(struct gpu *g) {
+    struct tern_control c[2];
+    struct tern_error err = {0};
+    char text[160];
+    bool keep[2], right = tern_control_measure(g->context, g->fixed, &c[0], &err) == TERN_OK &&
+                          tern_control_measure(g->context, g->fixed, &c[1], &err) == TERN_OK;
+    tern_str_format(text, sizeof text, "read %.3f and %.3f us, burst %.2f and %.2f us %.60s", c[0].read_us, c[1].read_us,
+                    c[0].burst_us, c[1].burst_us, err.text);
+    check(g, right && tern_control_choose(c, 2, TERN_CONTROL_TOLERANCE, keep) == 2, "control times repeat", text);
+}
+
 /* Last: the context is lost afterwards. */
 static void test_fault(struct gpu *g) {
     struct tern_error err = {0};
@@ -457,6 +470,7 @@ static void test_all(struct gpu *g) {
     test_gemm(g, "gptq3-g128", 333, 1032, 992);
     test_reference_speed(g);
     test_clocks(g);
+    test_control_times(g);
     test_fault(g);
 }
 

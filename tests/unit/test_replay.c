@@ -304,10 +304,36 @@ static void faults_come_at_their_turn(void **state) {
     fixture_close(&f);
 }
 
+static void devices_are_told_apart(void **state) {
+    (void)state;
+    static const char text[] = DEVICE CHECK_LINE END("2");
+    struct fixture f;
+    struct tern_process p[2];
+    fixture_open(&f);
+    CHECK_OK(tern_file_write(f.db, text, sizeof text - 1, failure));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(tern_process_start("replay", &p[i], failure));
+        json_t *request = hello(f.db, "unlike@d1:0,wrong@d1:1", 0);
+        json_object_set_new(request, "device", json_integer(i));
+        json_t *reply = ask(&p[i], request);
+        assert_string_equal(tern_message_text(reply, "uuid"), i == 0 ? "replay-0" : "replay-1");
+        json_decref(reply);
+        reply = ask(&p[i], json_pack("{s:s}", "do", "control"));
+        assert_true(tern_message_real(reply, "read_us", 0) > (i == 0 ? 0.9 : 1.05));
+        assert_true(tern_message_real(reply, "read_us", 9) < (i == 0 ? 1.05 : 1.2));
+        json_decref(reply);
+        expect(ask(&p[i], about("check", 1, "A=1")), i == 0 ? TERN_OUTCOME_OK : TERN_OUTCOME_WRONG, "");
+        tern_process_kill(&p[i]);
+    }
+    fixture_close(&f);
+}
+
 static void fault_specifications(void **state) {
     (void)state;
-    static const char *const bad[] = {"crash", "crash@",  "crash@x",   "crash@-1", "@3",       "crsh@3",
-                                      ",",     "wrong@0", "crash@1 2", "wrong@f1", "crash@f0", "crash@f"};
+    static const char *const bad[] = {"crash",     "crash@",      "crash@x",  "crash@-1",  "@3",
+                                      "crsh@3",    ",",           "wrong@0",  "crash@1 2", "wrong@f1",
+                                      "crash@f0",  "crash@f",     "crash@d1", "crash@d:1", "crash@dx:1",
+                                      "crash@d1:", "crash@d1:f0", "unlike@3", "unlike@*"};
     struct tern_faults faults;
     struct tern_error err = {0};
     CHECK_OK(tern_faults_parse(NULL, &faults, failure));
@@ -319,6 +345,16 @@ static void fault_specifications(void **state) {
     CHECK_OK(tern_faults_parse("fault@f2", &faults, failure));
     assert_true(faults.items[0].final);
     assert_int_equal(faults.items[0].when, 2);
+    assert_int_equal(faults.items[0].device, TERN_FAULT_EACH);
+    assert_false(tern_faults_unlike(&faults));
+    CHECK_OK(tern_faults_parse("crash@d1:*,fault@d12:f2,unlike@d3:0", &faults, failure));
+    assert_int_equal(faults.items[0].device, 1);
+    assert_int_equal(faults.items[0].when, TERN_FAULT_EACH);
+    assert_int_equal(faults.items[1].device, 12);
+    assert_true(faults.items[1].final);
+    assert_false(tern_faults_unlike(&faults)); /* the worker of device 0 */
+    faults.device = 3;
+    assert_true(tern_faults_unlike(&faults));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(tern_faults_parse(bad[i], &faults, &err), TERN_USAGE);
         assert_non_null(strstr(err.text, "--fault"));
@@ -336,6 +372,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_worker_answers_as_recorded),
         cmocka_unit_test(a_bad_recording_is_an_error_of_the_hello),
         cmocka_unit_test(faults_come_at_their_turn),
+        cmocka_unit_test(devices_are_told_apart),
         cmocka_unit_test(fault_specifications),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

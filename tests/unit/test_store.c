@@ -387,6 +387,58 @@ static void test_trials_each(void **state) {
     fixture_close(&f);
 }
 
+/* A second card of the same class. */
+static int64_t sample_peer(struct tern_store *s) {
+    struct tern_store_device d = sample_device(true);
+    int64_t id = 0;
+    strcpy(d.uuid, "GPU-2");
+    CHECK_OK(tern_store_device(s, &d, &id, failure));
+    return id;
+}
+
+/* A device that is lost in a run takes its own running trials along, and only those; the class counts as one. */
+static void test_recovery_of_one_device(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true);
+    struct tern_store_trial lost = sample_trial(&r), other = sample_trial(&r);
+    int64_t recovered = -1, counts[TERN_OUTCOME_COUNT];
+    bool quarantined = true;
+    other.device = sample_peer(s);
+    CHECK_OK(tern_store_trial_begin(s, &lost, failure));
+    CHECK_OK(tern_store_trial_begin(s, &other, failure));
+    CHECK_OK(tern_store_recover_device(s, r.device, &recovered, failure));
+    assert_int_equal(recovered, 1);
+    CHECK_OK(tern_store_outcomes(s, r.run, counts, failure));
+    assert_int_equal(counts[TERN_OUTCOME_RUNNING], 1);
+    CHECK_OK(tern_store_quarantined(s, r.device, r.problem, r.build, &quarantined, failure));
+    assert_false(quarantined);
+    CHECK_OK(tern_store_recover_device(s, other.device, &recovered, failure)); /* a second device fell over the same build */
+    assert_int_equal(recovered, 1);
+    CHECK_OK(tern_store_quarantined(s, r.device, r.problem, r.build, &quarantined, failure));
+    assert_true(quarantined);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
+static void test_control_times(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_open(&f);
+    struct tern_store *s = open_write(&f);
+    struct rows r = sample_rows(s, true), planned = sample_rows(s, false);
+    CHECK_OK(tern_store_control_put(s, r.run, r.device, 9.5, 400, true, failure));
+    CHECK_OK(tern_store_control_put(s, r.run, sample_peer(s), 10.5, 0, false, failure));
+    assert_int_equal(tern_store_control_put(s, r.run, r.device, 9.5, 400, true, NULL), TERN_INTERNAL); /* once a run */
+    assert_int_equal(tern_store_control_put(s, planned.run, planned.device, 9.5, 400, true, NULL), TERN_INTERNAL);
+    assert_int_equal(tern_store_control_put(s, planned.run, r.device, 0, 400, true, NULL), TERN_INTERNAL);
+    assert_int_equal(tern_store_control_put(s, planned.run, r.device, NAN, 400, true, NULL), TERN_INTERNAL);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_identities),
@@ -398,6 +450,8 @@ int main(void) {
         cmocka_unit_test(test_no_time_without_a_device),
         cmocka_unit_test(test_constraints_hold_for_plain_sql),
         cmocka_unit_test(test_recovery_and_quarantine),
+        cmocka_unit_test(test_recovery_of_one_device),
+        cmocka_unit_test(test_control_times),
         cmocka_unit_test(test_baselines),
         cmocka_unit_test(test_trials_each),
     };
