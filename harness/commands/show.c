@@ -89,17 +89,17 @@ static enum tern_status print(const struct show_options *o, const struct tern_re
 }
 
 static enum tern_status print_search(const struct show_options *o, const struct tern_results *rows, struct tern_error *err) {
-    struct tern_searches all = {0};
+    struct tern_curves all = {0};
     enum tern_status status = o->json || o->output ? one_gpu(rows, err) : TERN_OK;
     if (!status)
         status = tern_show_search(o->db, rows, &all, err);
     if (!status && o->json)
-        tern_search_json(stdout, o->db, &all);
+        tern_curve_json(stdout, o->db, &all);
     else if (!status)
-        tern_search_table(stdout, &all);
+        tern_curve_table(stdout, &all);
     if (!status && o->output)
-        status = tern_search_write(o->output, &all, err);
-    tern_searches_free(&all);
+        status = tern_curve_write(o->output, &all, err);
+    tern_curves_free(&all);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* Data file and pictures of searches. See search.h. */
-#include "output/search.h"
+/* Data file and pictures of curves. See curve.h. */
+#include "output/curve.h"
 
 #include "core/file.h"
 #include "output/gnuplot.h"
@@ -10,7 +10,7 @@
 
 /* One line a step; column numbers are known to scripts/search.gp. A last line of each problem ends the curve where its search
  * ended. */
-static void add_rows(const struct tern_search *s, struct tern_str *out) {
+static void add_rows(const struct tern_curve *s, struct tern_str *out) {
     char series[64], layer[40];
     if (s->point_count == 0 || isnan(s->gpu_seconds))
         return;
@@ -18,7 +18,7 @@ static void add_rows(const struct tern_search *s, struct tern_str *out) {
     report_series(&s->problem, series, sizeof series);
     report_safe_name(s->problem.layer, layer, sizeof layer);
     for (size_t i = 0; i <= s->point_count; i++) {
-        const struct tern_search_point *p = &s->points[i < s->point_count ? i : i - 1];
+        const struct tern_curve_point *p = &s->points[i < s->point_count ? i : i - 1];
         bool end = i == s->point_count;
         tern_str_printf(out, "%s\t%s\t%lld\t%lld\t%lld\t%zu\t%.6g\t%.6g\t%.6g\t%s\t%s\n", series, layer,
                         (long long)s->problem.n, (long long)s->problem.k, (long long)s->problem.m,
@@ -29,7 +29,7 @@ static void add_rows(const struct tern_search *s, struct tern_str *out) {
 
 /* The searches of one model, a slice. */
 struct model {
-    const struct tern_search *list;
+    const struct tern_curve *list;
     size_t count;
     char name[40];
     struct tern_str data; /* path */
@@ -104,7 +104,7 @@ static enum tern_status draw_model(const struct model *model, const char *dir, c
     return status;
 }
 
-enum tern_status tern_search_write(const char *dir, const struct tern_searches *all, struct tern_error *err) {
+enum tern_status tern_curve_write(const char *dir, const struct tern_curves *all, struct tern_error *err) {
     struct tern_str path = {0}, left = {0};
     char gnuplot[4096];
     enum tern_status drawn = TERN_OK;
