@@ -38,6 +38,8 @@
              "longest that a candidate may compile or hold the GPU (default 2m and 30s)",                                     \
              0,                                                                                                               \
              0},                                                                                                              \
+            {"strategy", 0, TERN_OPTION_TEXT, &(o)->strategy, "NAME", "search: race (default), model, random or exhaustive",  \
+             0,          0},                                                                                                  \
             {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                        \
             {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},             \
             {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                 \
@@ -85,6 +87,7 @@ static void set_defaults(struct run_options *o) {
     memset(o, 0, sizeof *o);
     o->db = "results/tern.db";
     o->cache = "results/cache";
+    o->strategy = tern_strategy_name(TERN_STRATEGY_RACE);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     o->jobs = cores > 0 ? cores : 1;
     o->copies = 1;
@@ -127,6 +130,11 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
     if (!o->gpu || !o->shapes) {
         tern_error_set(err, TERN_USAGE, "run needs --gpu and --shapes");
         tern_error_hint(err, "for example: tune --gpu h200 --shapes qwen7b; `tune help run` lists the options");
+        return TERN_USAGE;
+    }
+    if (tern_strategy_find(o->strategy) == TERN_STRATEGY_COUNT) {
+        tern_error_set(err, TERN_USAGE, "--strategy: there is no search called '%s'", o->strategy);
+        tern_error_hint(err, "there are race, model, random and exhaustive");
         return TERN_USAGE;
     }
     return tern_run_replay_options(o, err);
@@ -202,6 +210,7 @@ static enum tern_status run_command(int argc, char **argv, struct tern_error *er
     enum tern_status status = parse(argc, argv, &run.options, err);
     if (status != TERN_OK)
         return status;
+    run.strategy = tern_strategy_find(run.options.strategy);
     tern_interrupt_install();
     status = tern_run_setup(&run, err);
     if (status != TERN_OK)

@@ -10,7 +10,8 @@
  *   run_gpu.c         calls to the GPU worker of a device, its death and restart
  *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
- *   run_measure.c     a GPU: verify and screen the candidates of each problem
+ *   run_measure.c     a GPU: resume, compile, then screening and finals of each problem
+ *   run_screen.c      a GPU: check, verify and time candidates as the search asks for them
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
  *   run_plan.c        no GPU: rank by cost model, check on the emulator
  *   run_finish.c      one copy of the weights, promotion, result rows
@@ -27,6 +28,7 @@
 #include "measure/control.h"
 #include "space/cost.h"
 #include "space/grid.h"
+#include "space/search.h"
 #include "store/cache.h"
 #include "store/store.h"
 #include "worker/process.h"
@@ -47,6 +49,7 @@
 struct run_options {
     char command_line[512]; /* as typed, for the database */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
+    const char *strategy;
     const char *device; /* ordinals, or "all" */
     double budget_s;    /* 0: the mode's default */
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
@@ -84,6 +87,7 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
+    double search_gap;              /* see tern_search_gap */
     bool done;                      /* a result exists, from this run or resumed */
     struct tern_result result;      /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
@@ -115,6 +119,7 @@ struct run_gpu {
  * the devices. It is let go while a thread waits: for a worker's answer (run_gpu.c), or for `changed`. */
 struct run {
     struct run_options options;
+    enum tern_strategy strategy;
     pthread_mutex_t lock;
     pthread_cond_t changed;      /* a problem or a check is finished or given back, or the run has failed */
     struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
@@ -225,6 +230,9 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
 enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
 /* In the place of compiling: enters the builds under names of their own, without images. */
 enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
+
+/* run_screen.c: screening for share_s seconds, or for as long as the search asks. */
+enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, struct tern_error *err);
 
 /* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout, and promotes. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);

@@ -14,11 +14,6 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
         return o->fault ? tern_error_set(err, TERN_USAGE, "--fault needs --replay FILE") : TERN_OK;
     if (o->require_gpu)
         return tern_error_set(err, TERN_USAGE, "--replay and --require-gpu exclude each other");
-    if (o->budget_s > 0) {
-        tern_error_set(err, TERN_USAGE, "--replay and --budget exclude each other");
-        tern_error_hint(err, "a replay has no clock: it tries every candidate that a run may build");
-        return TERN_USAGE;
-    }
     return tern_faults_parse(o->fault, &faults, err);
 }
 

@@ -79,7 +79,8 @@ struct run_problem *tern_run_next_problem(const struct run_gpu *gpu) {
 struct sharing {
     struct run *run;
     tern_run_tune *tune;
-    int64_t end_ns; /* of the budget */
+    int64_t end_ns;  /* of the budget */
+    double replay_s; /* share of every problem in a replay, which has no clock */
 };
 
 struct thread {
@@ -96,6 +97,8 @@ static size_t working_count(const struct run *run) {
 
 /* Seconds for one problem: the time that is left, times the devices that use it, over the problems that are left. */
 static double share_of(const struct sharing *s) {
+    if (s->run->options.replay)
+        return s->replay_s;
     size_t left = open_count(s->run), devices = working_count(s->run);
     double left_s = (double)(s->end_ns - tern_clock_now_ns()) * 1e-9;
     return left_s * (double)(devices < left ? devices : left) / (double)left;
@@ -210,7 +213,10 @@ static void tell_shares(const struct run *run) {
 }
 
 enum tern_status tern_run_share(struct run *run, tern_run_tune *tune, double budget_s, struct tern_error *err) {
-    struct sharing s = {.run = run, .tune = tune, .end_ns = tern_clock_now_ns() + (int64_t)(budget_s * 1e9)};
+    struct sharing s = {.run = run,
+                        .tune = tune,
+                        .end_ns = run->options.replay ? 0 : tern_clock_now_ns() + (int64_t)(budget_s * 1e9),
+                        .replay_s = budget_s / (double)run->problem_count};
     run_threads(&s);
     tern_log_progress("%s", "");
     tell_shares(run);
