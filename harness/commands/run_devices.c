@@ -11,6 +11,7 @@
 
 #define HELLO_TIMEOUT_S   60.0 /* first contact with a driver creates a context; seconds on machines with many GPUs */
 #define CONTROL_TIMEOUT_S 60.0 /* a second; compiling its kernels on a slow host takes longer */
+#define CONTROL_ATTEMPTS  2    /* the first may have met another process that was just leaving */
 
 /* ---- the list ---- */
 
@@ -242,15 +243,24 @@ static void tell(const struct run *run, const bool *keep, size_t kept) {
     }
 }
 
-enum tern_status tern_run_devices_control(struct run *run, struct tern_error *err) {
+/* How many are kept. */
+static size_t measure_control(struct run *run, bool *keep) {
     struct tern_control times[RUN_MAX_DEVICES];
-    bool keep[RUN_MAX_DEVICES];
-    for (size_t i = 0; i < run->gpu_count; i++)
+    for (size_t i = 0; i < run->gpu_count; i++) {
+        run->gpus[i].control = (struct tern_control){0}; /* agrees with nothing, where it fails */
         run->gpus[i].status = tern_run_gpu_ready(&run->gpus[i], NULL, &run->gpus[i].err);
+    }
     ask_all(run, control_request, CONTROL_TIMEOUT_S, take_control);
     for (size_t i = 0; i < run->gpu_count; i++)
-        times[i] = run->gpus[i].control; /* zero, which agrees with nothing, where it failed */
-    size_t kept = tern_control_choose(times, run->gpu_count, TERN_CONTROL_TOLERANCE, keep);
+        times[i] = run->gpus[i].control;
+    return tern_control_choose(times, run->gpu_count, TERN_CONTROL_TOLERANCE, keep);
+}
+
+enum tern_status tern_run_devices_control(struct run *run, struct tern_error *err) {
+    bool keep[RUN_MAX_DEVICES];
+    size_t kept = 0;
+    for (int i = 0; i < CONTROL_ATTEMPTS && (i == 0 || kept < run->gpu_count); i++)
+        kept = measure_control(run, keep);
     tell(run, keep, kept);
     enum tern_status status = store_controls(run, keep, err);
     if (status == TERN_OK && kept == 0) {

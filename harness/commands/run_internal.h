@@ -149,8 +149,9 @@ struct run {
     int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
     int64_t start_ns;
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
-    double gpu_s,
-        busy_s; /* time that the run had the GPU for trials, and the part of it that measured and warm-up launches took */
+    /* Time that the run had its devices for trials, all of them together, and the part of it that measured and warm-up
+     * launches took. */
+    double gpu_s, busy_s;
 };
 
 /* run_setup.c */

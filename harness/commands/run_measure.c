@@ -1,7 +1,6 @@
 /* A run on a GPU: what earlier runs answered, the builds that the search may ask for, then screening and finals of each problem. */
 #include "commands/run_internal.h"
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "core/str.h"
 #include "worker/interrupt.h"
@@ -84,13 +83,9 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         tern_log_note("%zu of %zu problems are done already", resumed, run->problem_count);
     if (status == TERN_OK)
         status = compile_needed(run, err);
-    int64_t start_ns = tern_clock_now_ns();
     run->busy_s = 0; /* of calibrating */
     double budget_s = run->options.replay ? (double)INFINITY : DEFAULT_BUDGET_S;
     if (run->options.budget_s > 0)
         budget_s = run->options.budget_s;
-    if (status == TERN_OK && left > 0)
-        status = tern_run_share(run, tune_problem, budget_s, err);
-    run->gpu_s = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
-    return status;
+    return status == TERN_OK && left > 0 ? tern_run_share(run, tune_problem, budget_s, err) : status;
 }

@@ -137,6 +137,7 @@ static enum tern_status take_over(struct run *run, struct resume *r, size_t prob
     if (strcmp(device.driver, run->gpus[0].info.driver_name) != 0) {
         r->other_driver++;
         tern_str_copy(r->driver, sizeof r->driver, device.driver);
+        trial.device = run->device_id; /* the winner moves to today's class */
     }
     p->done = true;
     p->device_id = trial.device;

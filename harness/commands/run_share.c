@@ -176,12 +176,14 @@ static void *thread_main(void *user) {
     const struct thread *thread = user;
     struct run_gpu *gpu = thread->gpu;
     struct run_problem *p;
+    int64_t start_ns = tern_clock_now_ns();
     pthread_mutex_lock(&gpu->run->lock);
     enum tern_status status = settle(gpu, &gpu->err);
     while (status == TERN_OK && (p = take(gpu)))
         status = tune_one(thread->sharing, gpu, p);
     if (status != TERN_OK)
         give_up(gpu, status);
+    gpu->run->gpu_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     pthread_cond_broadcast(&gpu->run->changed);
     pthread_mutex_unlock(&gpu->run->lock);
     return NULL;

@@ -46,7 +46,7 @@ check "a device that cannot be opened is left out" exits 0 "device 0 is left out
 check "with the winners of the other" as_reference closed.db
 
 # ---- devices that are lost --------------------------------------------------------------------------------------------------------
-(check "an endless kernel holds up its own device only" exits 0 "on h200-replay" replay hang.db r.jsonl --device 0,1 --fault hang@d1:4 &&
+(check "an endless kernel holds up its own device only" exits 0 "on h200-replay" replay hang.db r.jsonl --device 0,1 --timeout 5s --fault hang@d1:4 &&
     check "and is one timeout" same "$(query "$work/hang.db" "SELECT group_concat(outcome) FROM trial WHERE outcome NOT IN ('ok', 'wrong')")" timeout) \
     >"$work/hang.out" 2>&1 &
 for moment in d1:1 d1:9 d0:f1; do
