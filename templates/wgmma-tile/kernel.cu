@@ -53,8 +53,7 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES =
-    4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
+constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over banks */
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
@@ -283,8 +282,7 @@ template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &stat
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; codes, scales and zeros are loaded as they come.
- */
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come. */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
@@ -329,7 +327,9 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
     tern_wgmma_commit();
 }
 
+/* One lane arrives for its warp: without the barrier other lanes' reads are not ordered before the next copy there. */
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
+    __syncwarp();
     if (stage >= 0 && state.lane == 0)
         tern_barrier_arrive(barrier_of(shared, stage, EMPTY));
 }

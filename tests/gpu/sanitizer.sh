@@ -34,3 +34,6 @@ check "the right one is clean" same "$(grep -c "^FAILED.*FAULT=0 " "$work/report
 check "a run has winners" same $? 0
 check "the winners are clean under memcheck and racecheck" exits 0 "compute-sanitizer racecheck: " "$tune" verify --backend cuda --gpu "$gpu" --db "$work/t.db" --sanitize --shapes 3
 sed 's/^/# /' "$work/said"
+check "the default of every template is clean" exits 0 "compute-sanitizer racecheck: " "$tune" verify --backend cuda --gpu "$gpu" --sanitize --per-template 0 \
+    --formats "ternary-g128,gptq4-g128" --shapes 4
+sed 's/^/# /' "$work/said"

@@ -16,9 +16,8 @@ enum fault {
     CHANGES_INPUT,  /* the last code of the weights: of a row behind the last where N is no multiple of 16 */
     REFUSED_LAUNCH, /* more threads than it was compiled for (space.lua) */
     BEHIND_WORKSPACE,
-    HARMLESS_RACE,     /* the same race without effect: only racecheck sees it */
-    HARMLESS_OVERREAD, /* only memcheck sees it */
-    WILD_JUMP          /* to where no code is */
+    HARMLESS_RACE,    /* the same race without effect: only racecheck sees it */
+    HARMLESS_OVERREAD /* only memcheck sees it */
 };
 
 #ifndef TERN_EMULATOR
@@ -36,8 +35,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_planted(const struct 
         *reinterpret_cast<volatile unsigned *>(16ull) = 1;
     if (fault == TRAP && first)
         __trap();
-    if (fault == WILD_JUMP && first)
-        reinterpret_cast<void (*)()>(static_cast<volatile unsigned short *>(args.y)[0] + 0x100000ull)();
     if (fault == MISALIGNED && first)
         *reinterpret_cast<volatile unsigned *>(y + 1) = 1;
     if (fault == BEHIND_Y && first)
