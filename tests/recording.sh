@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# A recording with invented numbers, $work/r.jsonl, and the job that replays it: 2 formats of one layer at 2 batch sizes. For test
-# scripts that have sourced tests/lib.sh.
+# A recording with invented numbers, $work/r.jsonl, and the job that replays it: 2 formats of one layer at 2 batch sizes, every
+# candidate, so that the order of devices and interruptions changes nothing. For test scripts that have sourced tests/lib.sh.
 
-job=("$tune" --gpu h200 --shapes smoke --layers wide --m "1,3" --templates simt-decode --cache "$work/cache")
+job=("$tune" --gpu h200 --shapes smoke --layers wide --m "1,3" --templates simt-decode --strategy exhaustive
+    --cache "$work/cache")
 replay() { # database, recording, options...
     local db=$1 recording=$2
     shift 2

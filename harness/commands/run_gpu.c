@@ -1,6 +1,7 @@
 /* Calls to the GPU worker of a device that survive its death: start, prepare the layer, ask, and start again next time. */
 #include "commands/run_internal.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/str.h"
 #include "worker/reply.h"
@@ -40,11 +41,11 @@ const char *tern_run_gpu_name(const struct run_gpu *gpu, char *out, size_t size)
     return out;
 }
 
-/* One plain exchange, during which others may have the lock; an error reply becomes *status. */
-static enum tern_call exchange(struct run_gpu *gpu, const json_t *request, double timeout_s, json_t **reply, char *why,
-                               size_t why_size, enum tern_status *status, struct tern_error *err) {
+/* The answer to what was sent last. Others may have the lock meanwhile; an error reply becomes *status. */
+static enum tern_call receive(struct run_gpu *gpu, json_t **reply, char *why, size_t why_size, enum tern_status *status,
+                              struct tern_error *err) {
     pthread_mutex_unlock(&gpu->run->lock);
-    enum tern_call call = tern_process_call(&gpu->worker, request, timeout_s, reply, why, why_size);
+    enum tern_call call = tern_process_answer(&gpu->worker, gpu->deadline_ns, reply, why, why_size);
     pthread_mutex_lock(&gpu->run->lock);
     if (call != TERN_CALL_OK) {
         gpu->prepared = 0;
@@ -63,6 +64,17 @@ static enum tern_call exchange(struct run_gpu *gpu, const json_t *request, doubl
         gpu->suspect = true;
     }
     return call;
+}
+
+static void send(struct run_gpu *gpu, const json_t *request, double timeout_s) {
+    gpu->deadline_ns = tern_clock_now_ns() + (int64_t)(timeout_s * 1e9);
+    tern_message_send(gpu->worker.fd, request); /* that it did not arrive is found when the answer is awaited */
+}
+
+static enum tern_call exchange(struct run_gpu *gpu, const json_t *request, double timeout_s, json_t **reply, char *why,
+                               size_t why_size, enum tern_status *status, struct tern_error *err) {
+    send(gpu, request, timeout_s);
+    return receive(gpu, reply, why, why_size, status, err);
 }
 
 json_t *tern_run_gpu_hello_request(const struct run_gpu *gpu) {
@@ -157,15 +169,34 @@ enum tern_status tern_run_gpu_ready(struct run_gpu *gpu, const struct run_proble
     return status;
 }
 
+enum tern_status tern_run_gpu_send(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
+                                   struct tern_error *err) {
+    enum tern_status status = tern_run_gpu_ready(gpu, p, err);
+    if (status != TERN_OK)
+        return status;
+    const char *what = tern_message_text(request, "do");
+    gpu->asked += strcmp(what, "trial") == 0;
+    gpu->finals += strcmp(what, "final") == 0;
+    send(gpu, request, timeout_s);
+    return TERN_OK;
+}
+
+enum tern_call tern_run_gpu_receive(struct run_gpu *gpu, json_t **reply, char *why, size_t why_size,
+                                    enum tern_status *status, struct tern_error *err) {
+    *reply = NULL;
+    *status = TERN_OK;
+    return receive(gpu, reply, why, why_size, status, err);
+}
+
 enum tern_call tern_run_gpu_call(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err) {
     *reply = NULL;
-    *status = tern_run_gpu_ready(gpu, p, err);
-    if (*status != TERN_OK)
-        return TERN_CALL_DIED;
-    const char *what = tern_message_text(request, "do");
-    gpu->asked += strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
-    gpu->finals += strcmp(what, "final") == 0;
-    return exchange(gpu, request, timeout_s, reply, why, why_size, status, err);
+    *status = tern_run_gpu_send(gpu, p, request, timeout_s, err);
+    return *status == TERN_OK ? tern_run_gpu_receive(gpu, reply, why, why_size, status, err) : TERN_CALL_DIED;
+}
+
+void tern_run_gpu_hint(struct run_gpu *gpu, const json_t *message) {
+    if (gpu->worker.pid != 0)
+        tern_message_send(gpu->worker.fd, message);
 }

@@ -64,7 +64,6 @@ struct run_build {
     size_t format;               /* index in run.shapes.formats */
     struct tern_store_build row; /* row.key always; the rest once built */
     bool built;                  /* row is complete, whatever the outcome */
-    bool checking;               /* a device is at it */
     bool checked;                /* small odd shapes were checked in this run or before */
     enum tern_outcome check;     /* OK, or why it must not run */
     char check_detail[256];
@@ -102,8 +101,9 @@ struct run_gpu {
     int64_t id; /* in the store */
     struct tern_control control;
     struct tern_process worker;   /* GPU worker or replay worker */
+    int64_t deadline_ns;          /* of the request that the worker is at */
     bool suspect;                 /* a worker died or hung since the device was last probed */
-    int64_t asked, finals;        /* checks and trials, and finals, that its workers were asked for */
+    int64_t asked, finals;        /* trials and finals that its workers were asked for */
     size_t prepared;              /* 1 + index of the first problem of the (format, layer) that the worker holds; 0: none */
     int64_t prepared_m;           /* for batches up to this */
     pthread_t thread;             /* while the work is shared */
@@ -209,6 +209,13 @@ enum tern_status tern_run_gpu_ready(struct run_gpu *gpu, const struct run_proble
 enum tern_call tern_run_gpu_call(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
                                  json_t **reply, char *why, size_t why_size, enum tern_status *status,
                                  struct tern_error *err);
+/* The same in two steps, so that the caller can work while the GPU does. */
+enum tern_status tern_run_gpu_send(struct run_gpu *gpu, const struct run_problem *p, const json_t *request, double timeout_s,
+                                   struct tern_error *err);
+enum tern_call tern_run_gpu_receive(struct run_gpu *gpu, json_t **reply, char *why, size_t why_size,
+                                    enum tern_status *status, struct tern_error *err);
+/* A message that has no answer: what the worker may make ready while it is at something else. */
+void tern_run_gpu_hint(struct run_gpu *gpu, const json_t *message);
 /* Ends the worker; the next call starts another. */
 void tern_run_gpu_kill(struct run_gpu *gpu);
 /* Name of the device in messages: "device 1 (GPU-...)". */

@@ -1,6 +1,6 @@
 /* Screening of one problem on a GPU: candidates are checked on small odd shapes, verified, and timed with few samples, in the
  * order that the search asks for them. Every trial is journalled before the worker is asked, so that a kill or a crash leaves its
- * culprit in the database. */
+ * culprit in the database. While the GPU is at one candidate, the next is chosen, journalled and loaded. */
 #include "commands/run_internal.h"
 
 #include "core/clock.h"
@@ -16,147 +16,25 @@
 #define SCREEN_MIN 6 /* candidates tried whatever the time says */
 #define NEIGHBOURS 4 /* problems that the search hears of: the same layer at lower M, then other layers at this M */
 
-/* One journalled request about a build: `running` is committed, the worker asked, the outcome committed. */
-static enum tern_status journalled(struct run_gpu *gpu, const struct run_problem *p, struct tern_store_trial *trial,
-                                   const json_t *request, double **samples, size_t *count, struct tern_error *err) {
-    struct run *run = gpu->run;
-    json_t *reply = NULL;
-    *samples = NULL;
-    *count = 0;
-    trial->us = trial->us_lo = trial->us_hi = (double)NAN;
-    enum tern_status status = tern_run_gpu_ready(gpu, p, err);
-    if (status == TERN_OK)
-        status = tern_store_trial_begin(run->store, trial, err);
-    if (status != TERN_OK)
-        return status;
-    int64_t start_ns = tern_clock_now_ns();
-    enum tern_call call = tern_run_gpu_call(gpu, p, request, tern_run_timeout_s(run, RUN_TRIAL_TIMEOUT_S), &reply,
-                                            trial->detail, sizeof trial->detail, &status, err);
-    if (status != TERN_OK) {
-        json_decref(reply);
-        return status;
-    }
-    if (call != TERN_CALL_OK) {
-        trial->outcome = call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH;
-        if (!run->options.replay) /* it had the device until its end; a replay has none */
-            trial->gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
-    } else {
-        trial->outcome = tern_reply_outcome_of(reply);
-        tern_str_copy(trial->detail, sizeof trial->detail, tern_message_text(reply, "detail"));
-        if (json_is_true(json_object_get(reply, "disturbed")) && !trial->detail[0])
-            tern_str_copy(trial->detail, sizeof trial->detail, "the GPU was throttled or disturbed");
-        trial->sm_mhz = (int)tern_message_int(reply, "sm_mhz", 0);
-        trial->gpu_seconds = tern_message_real(reply, "gpu_seconds", (double)NAN);
-        *samples = tern_message_samples(reply, "samples", count);
-        struct tern_stats stats;
-        tern_stats_compute(*samples, *count, &stats);
-        trial->us = stats.median;
-        trial->us_lo = stats.lo;
-        trial->us_hi = stats.hi;
-    }
-    run->outcomes[trial->outcome]++;
-    json_decref(reply);
-    return tern_store_trial_finish(run->store, trial, *samples, *count, err);
-}
-
-static json_t *candidate_request(const char *what, const struct run *run, const struct run_problem *p,
-                                 const struct run_build *build, double best_us) {
-    struct tern_problem_shape shape = tern_run_shape(run, p);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "do", what, "template", build->row.template_name, "params",
-                     build->row.params, "format", shape.format->name, "cubin", build->row.cubin_hash, "m",
-                     (json_int_t)shape.m, "k", (json_int_t)shape.k, "best_us",
-                     isfinite(best_us) ? best_us : 0.0); /* JSON has no infinity */
-}
-
-/* Small odd shapes, once for each build, whichever device needs it first: a candidate that fails there never meets a real
- * problem. */
-static enum tern_status check_build(struct run *run, const struct run_problem *p, struct run_build *build,
-                                    struct tern_error *err) {
-    struct tern_store_trial trial = {.run = run->run_id,
-                                     .device = p->gpu->id,
-                                     .problem = p->id,
-                                     .build = build->row.id,
-                                     .stage = "verify",
-                                     .predicted_us = (double)NAN};
-    double *samples = NULL;
-    size_t count = 0;
-    bool found = false;
-    while (build->checking)
-        pthread_cond_wait(&run->changed, &run->lock);
-    if (build->checked)
-        return TERN_OK;
-    build->checking = true;
-    tern_str_copy(trial.policy, sizeof trial.policy, run->check_policy);
-    enum tern_status status = tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, trial.policy,
-                                                    trial.stage, &trial, &found, err);
-    json_t *request = candidate_request("check", run, p, build, 0);
-    if (status == TERN_OK && !found)
-        status = journalled(p->gpu, NULL, &trial, request, &samples, &count, err);
-    build->checking = false;
-    build->checked = status == TERN_OK; /* a device that was lost over it has said nothing of the candidate */
-    build->check = trial.outcome;
-    tern_str_copy(build->check_detail, sizeof build->check_detail, trial.detail);
-    pthread_cond_broadcast(&run->changed);
-    free(samples);
-    json_decref(request);
-    return status;
-}
-
-/* Tries one candidate on a problem; *tried tells whether the GPU was used, and *seconds how long by the worker's word. */
-static enum tern_status screen(struct run *run, struct run_problem *p, struct run_entry *e, double best_us, bool *tried,
-                               double *seconds, struct tern_error *err) {
-    struct run_build *build = &run->builds[e->build];
-    struct tern_store_trial trial = {.run = run->run_id,
-                                     .device = p->gpu->id,
-                                     .problem = p->id,
-                                     .build = build->row.id,
-                                     .stage = "screen",
-                                     .predicted_us = e->predicted_us};
-    bool found = false, quarantined = false;
-    tern_str_copy(trial.policy, sizeof trial.policy, run->policy);
-    *tried = false;
-    enum tern_status status =
-        tern_store_trial_find(run->store, run->device_id, p->id, build->row.id, run->policy, "screen", &trial, &found, err);
-    if (status == TERN_OK && !found)
-        status = tern_store_quarantined(run->store, run->device_id, p->id, build->row.id, &quarantined, err);
-    if (status == TERN_OK && !found && !quarantined && !build->checked)
-        status = check_build(run, p, build, err);
-    if (status != TERN_OK)
-        return status;
-    if (quarantined || (!found && build->check != TERN_OUTCOME_OK)) {
-        e->outcome = quarantined ? TERN_OUTCOME_CRASH : build->check;
-        return TERN_OK;
-    }
-    if (!found) {
-        double *samples = NULL;
-        size_t count = 0;
-        json_t *request = candidate_request("trial", run, p, build, best_us);
-        status = journalled(p->gpu, p, &trial, request, &samples, &count, err);
-        json_decref(request);
-        free(samples);
-        *tried = true;
-        *seconds = trial.gpu_seconds > 0 ? trial.gpu_seconds : 0;
-    }
-    e->outcome = trial.outcome;
-    e->screen_us = trial.us;
-    e->trial_id = trial.id;
-    return status;
-}
-
-/* ---- the search over a problem's candidates ---- */
-
 struct screening {
     struct run *run;
     struct run_problem *p;
     struct tern_search *search;
     size_t *entry, count; /* entry of each point of the search: those that are built */
     size_t tried, ok;
-    double spent_s; /* of the GPU: by the clock, or in a replay by the recording */
+    int64_t start_ns;
+    double share_s, spent_s; /* spent: GPU seconds by the workers' word, the clock of a replay */
 };
 
-static double elapsed_s(const struct screening *s, int64_t start_ns) {
-    return s->run->options.replay ? s->spent_s : (double)(tern_clock_now_ns() - start_ns) * 1e-9;
-}
+/* A candidate on its way through the device. */
+struct attempt {
+    size_t point; /* of the search */
+    struct run_entry *entry;
+    struct tern_store_trial trial, check; /* check: on small odd shapes; its run stays 0 when none was made */
+    double *samples;
+    size_t sample_count;
+    int64_t start_ns;
+};
 
 static void hear_neighbour(struct screening *s, size_t number, const struct run_problem *other) {
     for (size_t i = 0; i < other->entry_count; i++) {
@@ -204,33 +82,229 @@ static void open_search(struct screening *s) {
     hear_neighbours(s);
 }
 
-static enum tern_status ask(struct screening *s, size_t index, struct tern_error *err) {
-    struct run_entry *e = &s->p->entries[s->entry[index]];
-    bool tried = false;
-    double seconds = 0;
-    enum tern_status status = screen(s->run, s->p, e, tern_search_best(s->search), &tried, &seconds, err);
-    s->tried += tried;
-    s->spent_s += seconds;
+/* ---- before the device ---- */
+
+static bool in_time(const struct screening *s) {
+    double elapsed_s = s->run->options.replay ? s->spent_s : (double)(tern_clock_now_ns() - s->start_ns) * 1e-9;
+    return s->run->strategy == TERN_STRATEGY_EXHAUSTIVE || elapsed_s < s->share_s || s->ok == 0 || s->tried < SCREEN_MIN;
+}
+
+/* The check of an earlier run, on whatever problem: it is about the build. */
+static enum tern_status recall_check(const struct run *run, struct run_build *build, struct tern_error *err) {
+    struct tern_store_trial check;
+    bool found = false;
+    enum tern_status status = tern_store_trial_find(run->store, run->device_id, TERN_STORE_ANY_PROBLEM, build->row.id,
+                                                    run->check_policy, "verify", &check, &found, err);
+    if (status != TERN_OK || !found)
+        return status;
+    build->checked = true;
+    build->check = check.outcome;
+    tern_str_copy(build->check_detail, sizeof build->check_detail, check.detail);
+    return TERN_OK;
+}
+
+/* Trial of an earlier run, quarantine, or a check that failed before: an outcome without the device. */
+static enum tern_status known_already(struct screening *s, struct attempt *a, bool *known, struct tern_error *err) {
+    struct run *run = s->run;
+    struct run_build *build = &run->builds[a->entry->build];
+    bool quarantined = false;
+    enum tern_status status = tern_store_trial_find(run->store, run->device_id, s->p->id, build->row.id, run->policy,
+                                                    "screen", &a->trial, known, err);
+    if (status != TERN_OK || *known)
+        return status;
+    status = tern_store_quarantined(run->store, run->device_id, s->p->id, build->row.id, &quarantined, err);
+    if (status == TERN_OK && !build->checked)
+        status = recall_check(run, build, err);
+    *known = quarantined || (build->checked && build->check != TERN_OUTCOME_OK);
+    a->trial.outcome = quarantined ? TERN_OUTCOME_CRASH : build->check;
+    return status;
+}
+
+/* What the search, the entry and later questions learn of a result. */
+static void absorb(struct screening *s, const struct attempt *a) {
+    struct run_entry *e = a->entry;
+    e->outcome = a->trial.outcome;
+    e->screen_us = a->trial.us;
+    e->trial_id = a->trial.id;
     s->ok += e->outcome == TERN_OUTCOME_OK;
-    tern_search_tell(s->search, index, e->outcome == TERN_OUTCOME_OK ? e->screen_us : (double)NAN);
+    tern_search_tell(s->search, a->point, e->outcome == TERN_OUTCOME_OK ? e->screen_us : (double)NAN);
+}
+
+/* The next candidate that the device must answer for, journalled. *have false: there is none. */
+static enum tern_status begin_next(struct screening *s, struct attempt *a, bool *have, struct tern_error *err) {
+    struct run *run = s->run;
+    enum tern_status status = TERN_OK;
+    size_t point;
+    *have = false;
+    while (status == TERN_OK && !tern_interrupted() && in_time(s) && tern_search_next(s->search, &point)) {
+        bool known = false;
+        *a = (struct attempt){.point = point, .entry = &s->p->entries[s->entry[point]]};
+        status = known_already(s, a, &known, err);
+        if (status != TERN_OK)
+            return status;
+        if (known) {
+            absorb(s, a);
+            continue;
+        }
+        a->trial = (struct tern_store_trial){.run = run->run_id,
+                                             .device = s->p->gpu->id,
+                                             .problem = s->p->id,
+                                             .build = run->builds[a->entry->build].row.id,
+                                             .stage = "screen",
+                                             .predicted_us = a->entry->predicted_us,
+                                             .us = (double)NAN,
+                                             .us_lo = (double)NAN,
+                                             .us_hi = (double)NAN};
+        tern_str_copy(a->trial.policy, sizeof a->trial.policy, run->policy);
+        *have = true;
+        return tern_store_trial_begin(run->store, &a->trial, err);
+    }
+    return status;
+}
+
+/* ---- on the device ---- */
+
+static json_t *candidate_message(const char *what, const struct screening *s, const struct attempt *a) {
+    const struct run_build *build = &s->run->builds[a->entry->build];
+    struct tern_problem_shape shape = tern_run_shape(s->run, s->p);
+    double best_us = tern_search_best(s->search);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "do", what, "template", build->row.template_name,
+                     "params", build->row.params, "format", shape.format->name, "cubin", build->row.cubin_hash, "m",
+                     (json_int_t)shape.m, "n", (json_int_t)shape.n, "k", (json_int_t)shape.k, "best_us",
+                     isfinite(best_us) ? best_us : 0.0 /* JSON has no infinity */, "check", !build->checked);
+}
+
+static enum tern_status send(struct screening *s, struct attempt *a, struct tern_error *err) {
+    json_t *request = candidate_message("trial", s, a);
+    a->start_ns = tern_clock_now_ns();
+    enum tern_status status =
+        tern_run_gpu_send(s->p->gpu, s->p, request, tern_run_timeout_s(s->run, RUN_TRIAL_TIMEOUT_S), err);
+    json_decref(request);
+    s->tried++;
+    return status;
+}
+
+static void hint(const struct screening *s, const struct attempt *a) {
+    json_t *message = candidate_message("ahead", s, a);
+    tern_run_gpu_hint(s->p->gpu, message);
+    json_decref(message);
+}
+
+static void read_result(const json_t *reply, struct tern_store_trial *trial) {
+    trial->outcome = tern_reply_outcome_of(reply);
+    tern_str_copy(trial->detail, sizeof trial->detail, tern_message_text(reply, "detail"));
+    trial->gpu_seconds = tern_message_real(reply, "gpu_seconds", (double)NAN);
+}
+
+/* A check on small odd shapes went before the trial; a candidate that fails there never meets a real problem. */
+static void read_check(struct screening *s, struct attempt *a, const json_t *check) {
+    struct run_build *build = &s->run->builds[a->entry->build];
+    if (!check)
+        return;
+    a->check = a->trial;
+    tern_str_copy(a->check.stage, sizeof a->check.stage, "verify");
+    tern_str_copy(a->check.policy, sizeof a->check.policy, s->run->check_policy);
+    a->check.predicted_us = (double)NAN;
+    read_result(check, &a->check);
+    build->checked = true;
+    build->check = a->check.outcome;
+    tern_str_copy(build->check_detail, sizeof build->check_detail, a->check.detail);
+}
+
+static enum tern_status receive(struct screening *s, struct attempt *a, struct tern_error *err) {
+    struct tern_store_trial *trial = &a->trial;
+    struct tern_stats stats;
+    json_t *reply = NULL;
+    enum tern_status status = TERN_OK;
+    enum tern_call call = tern_run_gpu_receive(s->p->gpu, &reply, trial->detail, sizeof trial->detail, &status, err);
+    if (status != TERN_OK)
+        return status;
+    if (call != TERN_CALL_OK) {
+        trial->outcome = call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH;
+        if (!s->run->options.replay) /* it had the device until its end; a replay has none */
+            trial->gpu_seconds = (double)(tern_clock_now_ns() - a->start_ns) * 1e-9;
+        return TERN_OK;
+    }
+    read_check(s, a, json_object_get(reply, "check"));
+    read_result(reply, trial);
+    if (json_is_true(json_object_get(reply, "disturbed")) && !trial->detail[0])
+        tern_str_copy(trial->detail, sizeof trial->detail, "the GPU was throttled or disturbed");
+    trial->sm_mhz = (int)tern_message_int(reply, "sm_mhz", 0);
+    a->samples = tern_message_samples(reply, "samples", &a->sample_count);
+    tern_stats_compute(a->samples, a->sample_count, &stats);
+    trial->us = stats.median;
+    trial->us_lo = stats.lo;
+    trial->us_hi = stats.hi;
+    json_decref(reply);
+    return TERN_OK;
+}
+
+/* Commits what came back: the check, if there was one, and the trial. */
+static enum tern_status finish(struct screening *s, struct attempt *a, struct tern_error *err) {
+    struct run *run = s->run;
+    enum tern_status status;
+    run->outcomes[a->trial.outcome]++;
+    if (a->check.run != 0) {
+        run->outcomes[a->check.outcome]++;
+        status = tern_store_trial_finish_checked(run->store, &a->check, &a->trial, a->samples, a->sample_count, err);
+    } else {
+        status = tern_store_trial_finish(run->store, &a->trial, a->samples, a->sample_count, err);
+    }
+    if (a->trial.gpu_seconds > 0)
+        s->spent_s += a->trial.gpu_seconds;
+    free(a->samples);
+    a->samples = NULL;
+    return status;
+}
+
+/* ---- one after the other ---- */
+
+static void tell_progress(const struct screening *s) {
+    const struct tern_shapes *shapes = &s->run->shapes;
+    tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", shapes->formats[s->p->format].name,
+                      shapes->layers[s->p->layer].name, (long long)shapes->m[s->p->m], s->tried,
+                      tern_search_best(s->search));
+}
+
+/* The device waits only while a result is written to the journal and the next request sent: `next` is chosen without the result
+ * of `now`, which is not there yet. */
+static enum tern_status run_attempts(struct screening *s, struct tern_error *err) {
+    struct attempt previous, now, next;
+    bool have_previous = false, have_now = false, have_next = false;
+    enum tern_status status = begin_next(s, &now, &have_now, err);
+    while (have_now && status == TERN_OK) {
+        status = send(s, &now, err);
+        if (have_previous)
+            absorb(s, &previous);
+        have_next = false;
+        if (status == TERN_OK)
+            status = begin_next(s, &next, &have_next, err);
+        if (status == TERN_OK && have_next)
+            hint(s, &next);
+        if (status == TERN_OK)
+            status = receive(s, &now, err);
+        if (status == TERN_OK)
+            status = finish(s, &now, err);
+        tell_progress(s);
+        previous = now;
+        have_previous = status == TERN_OK;
+        if (have_next && (status != TERN_OK || tern_interrupted())) {
+            enum tern_status back = tern_store_trial_withdraw(s->run->store, &next.trial, status == TERN_OK ? err : NULL);
+            status = status == TERN_OK ? back : status;
+            have_next = false;
+        }
+        now = next;
+        have_now = have_next;
+    }
+    if (have_previous)
+        absorb(s, &previous);
     return status;
 }
 
 enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
-    struct screening s = {.run = run, .p = p};
-    const char *format = run->shapes.formats[p->format].name, *layer = run->shapes.layers[p->layer].name;
-    int64_t start_ns = tern_clock_now_ns();
-    enum tern_status status = TERN_OK;
-    size_t index;
+    struct screening s = {.run = run, .p = p, .start_ns = tern_clock_now_ns(), .share_s = share_s};
     open_search(&s);
-    while (status == TERN_OK && !tern_interrupted()) {
-        bool in_time = run->strategy == TERN_STRATEGY_EXHAUSTIVE || elapsed_s(&s, start_ns) < share_s;
-        if ((s.ok >= 1 && s.tried >= SCREEN_MIN && !in_time) || !tern_search_next(s.search, &index))
-            break;
-        status = ask(&s, index, err);
-        tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", format, layer, (long long)run->shapes.m[p->m], s.tried,
-                          tern_search_best(s.search));
-    }
+    enum tern_status status = run_attempts(&s, err);
     p->search_gap = tern_search_gap(s.search);
     tern_search_close(s.search);
     free(s.entry);

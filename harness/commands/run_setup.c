@@ -97,6 +97,8 @@ static enum tern_status enter_devices(struct run *run, struct tern_error *err) {
 static enum tern_status open_store(struct run *run, struct tern_error *err) {
     const struct run_options *o = &run->options;
     enum tern_status status = tern_store_open(o->db, TERN_STORE_WRITE, &run->store, err);
+    if (status == TERN_OK && o->replay)
+        tern_store_of_replay(run->store);
     if (status == TERN_OK)
         status = tern_cache_open(o->cache, &run->cache, err);
     if (status == TERN_OK)

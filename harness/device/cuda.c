@@ -116,6 +116,11 @@ static enum tern_status open_context(struct tern_cuda *cuda, struct tern_error *
     return status;
 }
 
+enum tern_status tern_cuda_enter(void *context, struct tern_error *err) {
+    struct tern_cuda *cuda = context;
+    return tern_cuda_check(cuda, cuda->api.context_set(cuda->primary), "entering the context", err);
+}
+
 /* A fresh context for the worker; *context is owned by the caller, who ends it with close. */
 static enum tern_status cuda_open(int ordinal, void **context, struct tern_error *err) {
     struct tern_cuda *cuda = tern_alloc_zero(1, sizeof *cuda);

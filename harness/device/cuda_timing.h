@@ -40,6 +40,9 @@ enum tern_status tern_gemm_capture_after(void *context, struct tern_gemm *gemm, 
                                          struct tern_graph **graph, struct tern_error *err);
 void tern_gemm_close(void *context, struct tern_gemm *gemm);
 
+/* Makes the context that of the calling thread, which did not open it. */
+enum tern_status tern_cuda_enter(void *context, struct tern_error *err);
+
 /* Runs a load of about `seconds` so that clocks settle. */
 enum tern_status tern_cuda_settle(void *context, double seconds, struct tern_error *err);
 

@@ -149,14 +149,19 @@ enum tern_status tern_store_open(const char *path, enum tern_store_mode mode, st
         status = tern_store_exec(s, "PRAGMA foreign_keys = ON", err);
     if (!status)
         status = tern_store_check_schema(s, err);
-    /* FULL: a `running` row must outlive a crash of the whole machine, not only of this process. */
     if (!status && mode == TERN_STORE_WRITE)
-        status = tern_store_exec(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", err);
+        status = tern_store_exec(s, "PRAGMA journal_mode = WAL", err);
+    if (!status && mode == TERN_STORE_WRITE)
+        status = tern_store_outlive(s, TERN_OUTLIVE_PROCESS, err);
     if (status)
         tern_store_close(s);
     else
         *store = s;
     return status;
+}
+
+void tern_store_of_replay(struct tern_store *s) {
+    s->of_replay = true;
 }
 
 void tern_store_close(struct tern_store *store) {

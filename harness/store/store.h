@@ -84,9 +84,18 @@ struct tern_store_trial {
 };
 enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_trial *t,
                                         struct tern_error *err); /* fills id */
+/* Takes back a begun trial that never reached the device. */
+enum tern_status tern_store_trial_withdraw(struct tern_store *s, const struct tern_store_trial *t, struct tern_error *err);
 enum tern_status tern_store_trial_finish(struct tern_store *s, const struct tern_store_trial *t, const double *samples_us,
                                          size_t sample_count, struct tern_error *err);
-/* Finished trial of the same identity (device class, problem, machine code, policy, stage), newest; for resume. Without one,
+/* The same, and with it the check that the worker made before the trial: a finished row of its own, never `running`. */
+enum tern_status tern_store_trial_finish_checked(struct tern_store *s, const struct tern_store_trial *check,
+                                                 const struct tern_store_trial *t, const double *samples_us,
+                                                 size_t sample_count, struct tern_error *err);
+/* What is written from here on comes from a recording and can be had again: no commit is forced to the disk. */
+void tern_store_of_replay(struct tern_store *s);
+#define TERN_STORE_ANY_PROBLEM 0
+/* Finished trial of the same identity (device class, problem or any, machine code, policy, stage), newest; for resume. Without one,
  * the newest of another driver whose outcome is OK: the same machine code on the same kind of device. A failure may have been
  * the driver's and is tried again. */
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,

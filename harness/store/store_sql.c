@@ -117,8 +117,15 @@ enum tern_status tern_store_end(struct tern_store *s, enum tern_status status, s
     return status;
 }
 
+enum tern_status tern_store_outlive(struct tern_store *s, enum tern_store_outlive what, struct tern_error *err) {
+    return tern_store_exec(
+        s, what == TERN_OUTLIVE_MACHINE && !s->of_replay ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
+}
+
 enum tern_status tern_store_batch_begin(struct tern_store *s, struct tern_error *err) {
-    enum tern_status status = tern_store_begin(s, err);
+    enum tern_status status = tern_store_outlive(s, TERN_OUTLIVE_MACHINE, err);
+    if (!status)
+        status = tern_store_begin(s, err);
     s->in_batch = status == TERN_OK;
     return status;
 }
@@ -127,7 +134,9 @@ enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status sta
     if (!s->in_batch)
         return status;
     s->in_batch = false;
-    return tern_store_end(s, status, err);
+    status = tern_store_end(s, status, err);
+    enum tern_status back = tern_store_outlive(s, TERN_OUTLIVE_PROCESS, status ? NULL : err);
+    return status ? status : back;
 }
 
 void tern_store_text(sqlite3_stmt *statement, int column, char *out, size_t size) {

@@ -14,7 +14,8 @@ struct tern_store {
     char *path;
     int lock_fd; /* of PATH.lock, flocked; -1 for readers */
     enum tern_store_mode mode;
-    bool in_batch; /* between tern_store_batch_begin and _end: inner transactions are part of it */
+    bool of_replay; /* see tern_store_of_replay */
+    bool in_batch;  /* between tern_store_batch_begin and _end: inner transactions are part of it */
 };
 
 /* Turns the last SQLite failure into TERN_INTERNAL: "DATABASE: WHAT: reason", with a hint for full disks, locks and damage.
@@ -35,6 +36,11 @@ enum tern_status tern_store_exec(struct tern_store *s, const char *sql, struct t
 enum tern_status tern_store_begin(struct tern_store *s, struct tern_error *err);
 /* Commits if `status` is TERN_OK, else rolls back; returns the first failure. */
 enum tern_status tern_store_end(struct tern_store *s, enum tern_status status, struct tern_error *err);
+
+/* What commits from here on outlive: the end of this process (a write to the journal), or a crash of the whole machine as well
+ * (the write forced to the disk, which takes milliseconds). Not within a transaction. */
+enum tern_store_outlive { TERN_OUTLIVE_PROCESS, TERN_OUTLIVE_MACHINE };
+enum tern_status tern_store_outlive(struct tern_store *s, enum tern_store_outlive what, struct tern_error *err);
 
 /* Columns of the current row. */
 void tern_store_text(sqlite3_stmt *statement, int column, char *out, size_t size); /* "" for NULL */

@@ -1,5 +1,5 @@
 /* Trials, journalled: begin commits `running` before the launch, finish replaces it, recover finds what a dead run left
- * behind. Lookups go by device class and by identical machine code, not by row. */
+ * behind. A `running` row must outlive a crash of the whole machine; a result, of this process. Lookups go by device class and by identical machine code, not by row. */
 #include "store/store_sql.h"
 
 #include "core/clock.h"
@@ -17,9 +17,24 @@ enum tern_status tern_store_trial_begin(struct tern_store *s, struct tern_store_
     char now[24];
     tern_clock_utc(now);
     sqlite3_stmt *statement;
-    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiiittdt", t->run, t->device, t->problem,
-                                                 t->build, t->policy, t->stage, t->predicted_us, now);
-    return status ? status : tern_store_finish(s, statement, &t->id, err);
+    enum tern_status status = s->in_batch ? TERN_OK : tern_store_outlive(s, TERN_OUTLIVE_MACHINE, err);
+    if (!status)
+        status = tern_store_prepare(s, &statement, err, sql, "iiiittdt", t->run, t->device, t->problem, t->build, t->policy,
+                                    t->stage, t->predicted_us, now);
+    if (!status)
+        status = tern_store_finish(s, statement, &t->id, err);
+    if (!s->in_batch) {
+        enum tern_status back = tern_store_outlive(s, TERN_OUTLIVE_PROCESS, status ? NULL : err);
+        status = status ? status : back;
+    }
+    return status;
+}
+
+enum tern_status tern_store_trial_withdraw(struct tern_store *s, const struct tern_store_trial *t, struct tern_error *err) {
+    sqlite3_stmt *statement;
+    enum tern_status status =
+        tern_store_prepare(s, &statement, err, "DELETE FROM trial WHERE id = ? AND outcome = 'running'", "i", t->id);
+    return status ? status : tern_store_finish(s, statement, NULL, err);
 }
 
 /* Only a running row can be finished, and once: a second answer for the same launch would be a mistake of the caller. */
@@ -80,11 +95,12 @@ static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                        const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
                                        struct tern_error *err) {
-    static const char sql[] = "SELECT " TRIAL_COLUMNS " FROM trial t WHERE t.problem = ?2 AND t.policy = ?4 AND t.stage = ?5"
-                              " AND t.outcome != 'running' AND t.interrupted = 0"
-                              " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
-                              " AND (t.device IN " DEVICE_CLASS " OR (t.outcome = 'ok' AND t.device IN " DEVICES_ALIKE "))"
-                              " ORDER BY t.device IN " DEVICE_CLASS " DESC, t.id DESC LIMIT 1";
+    static const char sql[] =
+        "SELECT " TRIAL_COLUMNS " FROM trial t WHERE ?2 IN (0, t.problem) AND t.policy = ?4 AND t.stage = ?5"
+        " AND t.outcome != 'running' AND t.interrupted = 0"
+        " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
+        " AND (t.device IN " DEVICE_CLASS " OR (t.outcome = 'ok' AND t.device IN " DEVICES_ALIKE "))"
+        " ORDER BY t.device IN " DEVICE_CLASS " DESC, t.id DESC LIMIT 1";
     sqlite3_stmt *statement;
     *found = false;
     enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiitt", device, problem, build, policy, stage);
@@ -111,6 +127,34 @@ enum tern_status tern_store_template_outdated(struct tern_store *s, int64_t devi
     return status;
 }
 
+/* Untimed work that came back with another trial's answer: never `running`. */
+static enum tern_status record(struct tern_store *s, const struct tern_store_trial *t, struct tern_error *err) {
+    static const char sql[] =
+        "INSERT INTO trial (run, device, real, problem, build, policy, stage, outcome, detail, predicted_us, gpu_seconds,"
+        " started, finished)"
+        " SELECT ?1, id, real, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11 FROM device WHERE id = ?2 RETURNING id";
+    char now[24];
+    int64_t id = 0;
+    sqlite3_stmt *statement;
+    tern_clock_utc(now);
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiiittttddt", t->run, t->device, t->problem,
+                                                 t->build, t->policy, t->stage, tern_outcome_name(t->outcome), t->detail,
+                                                 t->predicted_us, t->gpu_seconds > 0 ? t->gpu_seconds : (double)NAN, now);
+    return status ? status : tern_store_finish(s, statement, &id, err);
+}
+
+enum tern_status tern_store_trial_finish_checked(struct tern_store *s, const struct tern_store_trial *check,
+                                                 const struct tern_store_trial *t, const double *samples_us,
+                                                 size_t sample_count, struct tern_error *err) {
+    enum tern_status status = tern_store_begin(s, err);
+    if (status)
+        return status;
+    status = record(s, check, err);
+    if (!status)
+        status = tern_store_trial_finish(s, t, samples_us, sample_count, err);
+    return tern_store_end(s, status, err);
+}
+
 /* ---- after a dead run ---- */
 
 #define ANY_DEVICE 0
@@ -128,6 +172,17 @@ static enum tern_status mark_interrupted(struct tern_store *s, int64_t device, c
     if (!status)
         *count = sqlite3_changes64(s->db);
     return status;
+}
+
+/* While one candidate is screened the next one is journalled already. Its row says nothing: the device was never at it, since
+ * the result of the one before is committed first. */
+static enum tern_status drop_waiting(struct tern_store *s, int64_t device, struct tern_error *err) {
+    static const char sql[] = "DELETE FROM trial WHERE outcome = 'running' AND stage = 'screen' AND ? IN (0, device)"
+                              " AND id > (SELECT min(id) FROM trial earlier WHERE earlier.outcome = 'running'"
+                              "  AND earlier.stage = 'screen' AND earlier.device = trial.device)";
+    sqlite3_stmt *statement;
+    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "i", device);
+    return status ? status : tern_store_finish(s, statement, NULL, err);
 }
 
 /* Counts real crashes and interruptions alike: both took the run with them. Devices of one class count as one: after the
@@ -152,7 +207,9 @@ enum tern_status tern_store_recover_device(struct tern_store *s, int64_t device,
     enum tern_status status = tern_store_begin(s, err);
     if (status)
         return status;
-    status = mark_interrupted(s, device, now, recovered, err);
+    status = drop_waiting(s, device, err);
+    if (!status)
+        status = mark_interrupted(s, device, now, recovered, err);
     if (!status)
         status = quarantine_repeaters(s, now, err);
     return tern_store_end(s, status, err);

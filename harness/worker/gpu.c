@@ -1,6 +1,7 @@
 /* GPU worker: one request after the other on one device. See gpu.h for the messages. */
 #include "worker/gpu.h"
 
+#include "worker/gpu_inbox.h"
 #include "worker/gpu_session.h"
 #include "worker/process.h"
 #include "worker/reply.h"
@@ -60,8 +61,6 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
         return settle(s, request);
     else if (strcmp(what, "calibrate") == 0)
         return gpu_calibrate(s, request);
-    else if (strcmp(what, "check") == 0)
-        return gpu_check(s, request);
     else if (!s->layer.ready)
         tern_error_set(&err, TERN_INTERNAL, "a GPU worker was asked to '%s' before prepare", what);
     else if (strcmp(what, "trial") == 0)
@@ -79,7 +78,11 @@ int tern_gpu_worker(void) {
     double busy_s = 0;
     while (!session.sticky) {
         json_t *request = NULL;
-        if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
+        if (session.inbox)
+            request = gpu_inbox_take(session.inbox);
+        else if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
+            request = NULL;
+        if (!request)
             break; /* the parent is done, or gone */
         json_t *reply = answer(&session, request);
         if (session.sticky)
@@ -87,12 +90,16 @@ int tern_gpu_worker(void) {
         double now_s = session.context ? tern_cuda_busy_s(session.context) : 0;
         json_object_set_new(reply, "busy_seconds", json_real(now_s - busy_s));
         busy_s = now_s;
+        if (session.context && !session.inbox && !session.sticky) /* before the answer: the next message is for the thread */
+            session.inbox = gpu_inbox_open(&session);
         enum tern_message_status sent = tern_message_send(TERN_WORKER_FD, reply);
         json_decref(request);
         json_decref(reply);
         if (sent != TERN_MESSAGE_OK)
             break;
     }
+    if (!session.sticky)
+        gpu_inbox_close(session.inbox);
     gpu_session_close(&session);
     return 0;
 }

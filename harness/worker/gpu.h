@@ -5,11 +5,11 @@
  * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
- * {"do": "check", "template", "params", "format", "cubin", "m", "k"}: small odd shapes against the host's FP64; answers {"outcome",
- * "detail", "gpu_seconds"}.
- * {"do": "trial", "template", "params", "cubin", "m", "best_us"}: verifies on the prepared problem, times, verifies again;
- * answers
- *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds"}: seconds of device work, verification and warm-up included.
+ * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "best_us", "check"}: if `check`, first the candidate
+ * on small odd shapes against the host's FP64; verifies on the prepared problem, times, verifies again; answers
+ *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds", "disturbed", "check": {"outcome", "detail", "gpu_seconds"}}:
+ * seconds of device work, verification and warm-up included. A candidate that fails the check has its outcome for both.
+ * {"do": "ahead", ...}: keys as of a trial; loads its module beside whatever the device is at. No answer.
  * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds"}: interleaved rounds of finalists and
  * baselines; answers
  *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",

@@ -2,7 +2,7 @@
 #include "worker/gpu_session.h"
 
 #include "core/str.h"
-#include "worker/reply.h"
+#include "worker/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +23,10 @@ static struct tern_check_bench *find_bench(struct gpu_session *s, const struct t
     return made->bench;
 }
 
-json_t *gpu_check(struct gpu_session *s, const json_t *request) {
-    struct tern_error err;
+enum tern_status gpu_check(struct gpu_session *s, const json_t *request, struct tern_check_result *result,
+                           struct tern_error *err) {
     struct tern_format format;
     struct tern_candidate candidate;
-    struct tern_check_result result;
     struct tern_check_bench *bench = NULL;
     void *image = NULL;
     size_t bytes = 0;
@@ -35,23 +34,20 @@ json_t *gpu_check(struct gpu_session *s, const json_t *request) {
     struct tern_check_shape own =
         tern_check_own_shape(tern_message_int(request, "m", 1), tern_message_int(request, "k", 128));
     bool found = false;
-    enum tern_status status = gpu_candidate(s, request, &candidate, &err);
+    enum tern_status status = gpu_candidate(s, request, &candidate, err);
     if (status == TERN_OK)
-        status = tern_format_parse(tern_message_text(request, "format"), &format, &err);
+        status = tern_format_parse(tern_message_text(request, "format"), &format, err);
     if (status == TERN_OK)
-        status = tern_cache_get(s->cache, tern_message_text(request, "cubin"), &image, &bytes, &found, &err);
+        status = tern_cache_get(s->cache, tern_message_text(request, "cubin"), &image, &bytes, &found, err);
     if (status == TERN_OK && !found)
-        status = tern_error_set(&err, TERN_INTERNAL, "cubin %s is not in the cache", tern_message_text(request, "cubin"));
+        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", tern_message_text(request, "cubin"));
     if (status == TERN_OK && !(bench = find_bench(s, &format, candidate.tmpl->layout)))
-        status = tern_error_set(&err, TERN_INTERNAL, "no check problems for layout '%s'", candidate.tmpl->layout);
+        status = tern_error_set(err, TERN_INTERNAL, "no check problems for layout '%s'", candidate.tmpl->layout);
     if (status == TERN_OK)
-        status = tern_check_candidate(bench, &candidate, image, bytes, s->info.sms, &s->gpu, CHECK_SHAPES, &own, &result,
-                                      &shapes, &err);
+        status = tern_check_candidate(bench, &candidate, image, bytes, s->info.sms, &s->gpu, CHECK_SHAPES, &own, result,
+                                      &shapes, err);
     free(image);
-    if (status != TERN_OK)
-        return tern_reply_error(&err);
-    s->sticky = result.sticky;
-    json_t *reply = tern_reply_outcome(result.outcome, result.detail);
-    json_object_set_new(reply, "gpu_seconds", json_real(result.device_seconds));
-    return reply;
+    if (status == TERN_OK)
+        s->sticky = result->sticky;
+    return status;
 }

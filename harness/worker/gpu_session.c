@@ -1,5 +1,6 @@
 /* Opening the device and preparing a layer in a GPU worker. See gpu_session.h. */
 #include "worker/gpu_session.h"
+#include "worker/gpu_inbox.h"
 
 #include "core/str.h"
 #include "verify/guard.h"
@@ -324,30 +325,39 @@ static enum tern_status ensure_workspace(struct gpu_session *s, int64_t bytes, s
     return gpu_guarded_alloc(s, bytes, &s->layer.workspace, err);
 }
 
-enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
-                                 struct tern_error *err) {
-    struct gpu_layer *l = &s->layer;
+/* The module of a cubin: loaded ahead, or now. */
+static enum tern_status load_module(struct gpu_session *s, const char *cubin, struct gpu_kernel *kernel,
+                                    struct tern_error *err) {
     void *image = NULL;
     size_t bytes = 0;
     bool found = false;
+    if (gpu_inbox_module(s->inbox, cubin, kernel->geometry.smem_bytes, &kernel->module, &kernel->function))
+        return TERN_OK;
+    enum tern_status status = tern_cache_get(s->cache, cubin, &image, &bytes, &found, err);
+    if (status == TERN_OK && !found)
+        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", cubin);
+    if (status == TERN_OK)
+        status = s->backend->module_load(s->context, image, bytes, kernel->candidate.tmpl->entry,
+                                         kernel->geometry.smem_bytes, &kernel->module, &kernel->function, err);
+    free(image);
+    return status;
+}
+
+enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
+                                 struct tern_error *err) {
+    const struct gpu_layer *l = &s->layer;
     memset(kernel, 0, sizeof *kernel);
     const struct tern_problem_shape shape = {.format = &l->weights.format, .m = m, .n = l->weights.n, .k = l->weights.k};
     enum tern_status status = gpu_candidate(s, request, &kernel->candidate, err);
     if (status == TERN_OK)
         status = tern_candidate_geometry(&kernel->candidate, &shape, s->info.sms, &kernel->geometry, err);
     if (status == TERN_OK)
-        status = tern_cache_get(s->cache, tern_message_text(request, "cubin"), &image, &bytes, &found, err);
-    if (status == TERN_OK && !found)
-        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", tern_message_text(request, "cubin"));
-    if (status == TERN_OK)
         status = gpu_pack(s, kernel->candidate.tmpl->layout, &kernel->pack, err);
     if (status == TERN_OK)
         status = ensure_workspace(s, kernel->geometry.workspace_bytes, err);
     if (status == TERN_OK)
-        status = s->backend->module_load(s->context, image, bytes, kernel->candidate.tmpl->entry,
-                                         kernel->geometry.smem_bytes, &kernel->module, &kernel->function, err);
+        status = load_module(s, tern_message_text(request, "cubin"), kernel, err);
     kernel->rounded = tern_check_exactness(&kernel->candidate) == TERN_ROUNDED_WEIGHTS;
-    free(image);
     return status;
 }
 

@@ -77,7 +77,8 @@ struct gpu_session {
     struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
     struct gpu_layer layer;
     int64_t seed;
-    bool sticky; /* the context is lost, or the weights are damaged: answer and end */
+    bool sticky;             /* the context is lost, or the weights are damaged: answer and end */
+    struct gpu_inbox *inbox; /* NULL: messages are read by the caller, and nothing is loaded ahead */
 };
 
 /* A candidate loaded for the prepared layer at one M. */
@@ -135,10 +136,13 @@ enum tern_status gpu_verify_before(struct gpu_session *s, const struct gpu_kerne
 enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, bool in_place,
                                   struct gpu_verdict *v, struct tern_error *err);
 
+/* gpu_check.c: the candidate on small odd shapes against the host's FP64. */
+enum tern_status gpu_check(struct gpu_session *s, const json_t *request, struct tern_check_result *result,
+                           struct tern_error *err);
+
 json_t *gpu_trial(struct gpu_session *s, const json_t *request);
 json_t *gpu_final(struct gpu_session *s, const json_t *request);
 json_t *gpu_control(struct gpu_session *s);
 json_t *gpu_calibrate(struct gpu_session *s, const json_t *request);
-json_t *gpu_check(struct gpu_session *s, const json_t *request);
 
 #endif

@@ -83,37 +83,59 @@ static enum tern_status time_verified(struct gpu_session *s, const struct gpu_ke
     return gpu_verify_after(s, kernel, m, true, v, err);
 }
 
-json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
-    struct tern_error err;
+/* Load, verify, time, verify again. Fills the reply; an error is one of the machine. */
+static enum tern_status try_candidate(struct gpu_session *s, const json_t *request, int64_t m, json_t **reply,
+                                      struct tern_error *err) {
     struct gpu_kernel kernel;
     struct tern_clocks clocks;
     struct gpu_verdict v = {.outcome = TERN_OUTCOME_FAULT};
     double samples[SCREEN_MAX];
     size_t count = 0;
-    int64_t m = tern_message_int(request, "m", 0), start_ns;
-    if (m < 1 || m > s->layer.m_max) {
-        tern_error_set(&err, TERN_INTERNAL, "M=%lld was not prepared (largest is %lld)", (long long)m,
-                       (long long)s->layer.m_max);
-        return tern_reply_error(&err);
-    }
-    enum tern_status status = gpu_kernel_load(s, request, m, &kernel, &err);
+    enum tern_status status = gpu_kernel_load(s, request, m, &kernel, err);
     if (status == TERN_FAILED ||
         status == TERN_MISSING) { /* the driver refused it, or memory is short: the candidate's fault */
         gpu_kernel_unload(s, &kernel);
-        return trial_reply(TERN_OUTCOME_RESOURCES, err.text, NULL, 0, 0);
+        *reply = trial_reply(TERN_OUTCOME_RESOURCES, err->text, NULL, 0, 0);
+        return TERN_OK;
     }
-    start_ns = tern_clock_now_ns();
+    int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK)
-        status = gpu_verify_before(s, &kernel, m, &v, &err);
+        status = gpu_verify_before(s, &kernel, m, &v, err);
     if (status == TERN_OK && v.outcome == TERN_OUTCOME_OK)
-        status = time_verified(s, &kernel, m, tern_message_real(request, "best_us", 0), samples, &count, &v, &err);
+        status = time_verified(s, &kernel, m, tern_message_real(request, "best_us", 0), samples, &count, &v, err);
     double gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     gpu_kernel_unload(s, &kernel);
     if (status != TERN_OK)
-        return tern_reply_error(&err);
+        return status;
     tern_cuda_watch(s->context, &clocks);
-    json_t *reply = trial_reply(v.outcome, v.detail, samples, v.outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
-    json_object_set_new(reply, "gpu_seconds", json_real(gpu_seconds));
-    json_object_set_new(reply, "disturbed", json_boolean(tern_clocks_disturbed(&clocks)));
+    *reply = trial_reply(v.outcome, v.detail, samples, v.outcome == TERN_OUTCOME_OK ? count : 0, clocks.sm_mhz);
+    json_object_set_new(*reply, "gpu_seconds", json_real(gpu_seconds));
+    json_object_set_new(*reply, "disturbed", json_boolean(tern_clocks_disturbed(&clocks)));
+    return TERN_OK;
+}
+
+json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
+    struct tern_error err;
+    struct tern_check_result check = {.outcome = TERN_OUTCOME_OK};
+    int64_t m = tern_message_int(request, "m", 0);
+    bool checked = json_is_true(json_object_get(request, "check"));
+    json_t *reply = NULL;
+    enum tern_status status = TERN_OK;
+    if (m < 1 || m > s->layer.m_max)
+        status = tern_error_set(&err, TERN_INTERNAL, "M=%lld was not prepared (largest is %lld)", (long long)m,
+                                (long long)s->layer.m_max);
+    if (status == TERN_OK && checked)
+        status = gpu_check(s, request, &check, &err);
+    if (status == TERN_OK && check.outcome == TERN_OUTCOME_OK)
+        status = try_candidate(s, request, m, &reply, &err);
+    else if (status == TERN_OK)
+        reply = trial_reply(check.outcome, check.detail, NULL, 0, 0);
+    if (status != TERN_OK)
+        return tern_reply_error(&err);
+    if (checked) {
+        json_t *of_check = tern_reply_outcome(check.outcome, check.detail);
+        json_object_set_new(of_check, "gpu_seconds", json_real(check.device_seconds));
+        json_object_set_new(reply, "check", of_check);
+    }
     return reply;
 }

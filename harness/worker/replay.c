@@ -64,19 +64,23 @@ static json_t *recorded(const json_t *line) {
     return reply;
 }
 
-static json_t *check(const struct replay *r, const json_t *request) {
-    return recorded(tern_recording_check(&r->recording, tern_message_text(request, "format"),
-                                         tern_message_text(request, "template"), tern_message_text(request, "params")));
-}
-
 static struct tern_recorded_problem problem_of(const struct replay *r, const json_t *request) {
     return (struct tern_recorded_problem){.format = r->format, .n = r->n, .k = r->k, .m = tern_message_int(request, "m", 0)};
 }
 
+/* As a GPU worker answers: the check first, if it is asked for, and its outcome for both when it failed. */
 static json_t *trial(const struct replay *r, const json_t *request) {
     struct tern_recorded_problem p = problem_of(r, request);
-    return recorded(tern_recording_trial(&r->recording, "screen", &p, tern_message_text(request, "template"),
-                                         tern_message_text(request, "params")));
+    const char *tmpl = tern_message_text(request, "template"), *params = tern_message_text(request, "params");
+    json_t *check = NULL;
+    if (json_is_true(json_object_get(request, "check")))
+        check = recorded(tern_recording_check(&r->recording, r->format, tmpl, params));
+    bool fails = check && tern_reply_outcome_of(check) != TERN_OUTCOME_OK;
+    json_t *reply = fails ? tern_reply_outcome(tern_reply_outcome_of(check), tern_message_text(check, "detail"))
+                          : recorded(tern_recording_trial(&r->recording, "screen", &p, tmpl, params));
+    if (check)
+        json_object_set_new(reply, "check", check);
+    return reply;
 }
 
 static json_t *final_entry(const struct replay *r, const struct tern_recorded_problem *p, const json_t *entry) {
@@ -135,8 +139,6 @@ static json_t *answer(struct replay *r, const json_t *request) {
         return control(r);
     else if (strcmp(what, "settle") == 0)
         return json_pack("{s:i}", "sm_mhz", 0); /* no clock to settle */
-    else if (strcmp(what, "check") == 0)
-        return check(r, request);
     else if (!r->format[0])
         tern_error_set(&err, TERN_INTERNAL, "a replay worker was asked to '%s' before prepare", what);
     else if (strcmp(what, "trial") == 0)
@@ -154,7 +156,11 @@ int tern_replay_worker(void) {
     for (bool last = false; !last;) {
         json_t *request = NULL;
         if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
-            break; /* the parent is done, or gone */
+            break;                                                    /* the parent is done, or gone */
+        if (strcmp(tern_message_text(request, "do"), "ahead") == 0) { /* nothing to load, and no answer */
+            json_decref(request);
+            continue;
+        }
         json_t *reply = answer(&r, request);
         last = tern_message_send(TERN_WORKER_FD, reply) != TERN_MESSAGE_OK ||
                json_is_true(json_object_get(reply, "sticky")); /* as after a fault of a device: the context is lost */

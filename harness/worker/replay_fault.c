@@ -154,7 +154,7 @@ bool tern_faults_unlike(const struct tern_faults *f) {
     return false;
 }
 
-/* True if a fault is due: `counted` tells a check or trial, `final` a final, neither a hello. */
+/* True if a fault is due: `counted` tells a trial, `final` a final, neither a hello. */
 static bool due(const struct tern_faults *f, size_t i, bool counted, bool final) {
     int64_t when = f->items[i].when;
     if (!of_this_device(f, i) || is_unlike(f->items[i].kind))
@@ -167,7 +167,7 @@ static bool due(const struct tern_faults *f, size_t i, bool counted, bool final)
 
 json_t *tern_faults_act(struct tern_faults *f, const json_t *request) {
     const char *what = tern_message_text(request, "do");
-    bool counted = strcmp(what, "check") == 0 || strcmp(what, "trial") == 0;
+    bool counted = strcmp(what, "trial") == 0;
     bool final = strcmp(what, "final") == 0;
     if (!counted && !final && strcmp(what, "hello") != 0)
         return NULL;

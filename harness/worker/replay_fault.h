@@ -1,6 +1,6 @@
 /* Faults on purpose in a replay worker: each failure that a GPU worker can show, at a chosen request. For tests of the run.
- * A specification is KIND@[dN:]WHEN[,...]; WHEN counts check and trial requests of a device in the whole run from 1, fN is
- * its Nth final, 0 the hello of every worker, * every check and trial; dN: on device N only. */
+ * A specification is KIND@[dN:]WHEN[,...]; WHEN counts the trial requests of a device in the whole run from 1, fN is
+ * its Nth final, 0 the hello of every worker, * every trial; dN: on device N only. */
 #ifndef TERN_WORKER_REPLAY_FAULT_H
 #define TERN_WORKER_REPLAY_FAULT_H
 
@@ -21,7 +21,7 @@ struct tern_faults {
     } items[TERN_MAX_FAULTS];
     size_t count;
     int64_t device;        /* this worker's */
-    int64_t asked, finals; /* checks and trials, and finals, so far; those of earlier workers of the device included */
+    int64_t asked, finals; /* trials and finals so far; those of earlier workers of the device included */
 };
 
 /* TERN_USAGE with the offending part; spec NULL or "": no faults. */

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 . tests/lib.sh
 
-replay() { "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m 1,16 --formats ternary-g128 --cache "$work/cache" --replay "$recording" --db "$work/$1"; }
+replay() { "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m 1,16 --formats ternary-g128 --strategy exhaustive --cache "$work/cache" --replay "$recording" --db "$work/$1"; }
 edit() { # database, SQL
     python3 -Ic 'import sqlite3, sys
 db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()' "$work/$1" "$2"

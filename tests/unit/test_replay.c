@@ -222,6 +222,15 @@ static json_t *about(const char *what, int m, const char *params) {
     return json_pack("{s:s, s:s, s:s, s:s, s:i}", "do", what, "format", "f", "template", "t", "params", params, "m", m);
 }
 
+static json_t *checked(json_t *request) {
+    json_object_set_new(request, "check", json_true());
+    return request;
+}
+
+static void prepare(struct tern_process *p) {
+    json_decref(ask(p, json_pack("{s:s, s:s, s:i, s:i}", "do", "prepare", "format", "f", "n", 8, "k", 16)));
+}
+
 static void expect(json_t *reply, enum tern_outcome outcome, const char *detail) {
     assert_int_equal(tern_reply_outcome_of(reply), outcome);
     assert_non_null(strstr(tern_message_text(reply, "detail"), detail));
@@ -247,10 +256,17 @@ static void the_worker_answers_as_recorded(void **state) {
     reply = ask(&p, about("trial", 2, "A=1"));
     assert_true(tern_reply_is_error(reply, &err)); /* before prepare */
     json_decref(reply);
-    json_decref(ask(&p, json_pack("{s:s, s:s, s:i, s:i}", "do", "prepare", "format", "f", "n", 8, "k", 16)));
-    expect(ask(&p, about("check", 2, "A=1")), TERN_OUTCOME_OK, "");
-    expect(ask(&p, about("check", 2, "A=9")), TERN_OUTCOME_INVALID, "not recorded");
+    prepare(&p);
     expect(ask(&p, about("trial", 3, "A=1")), TERN_OUTCOME_INVALID, "not recorded");
+    reply = ask(&p, checked(about("trial", 2, "A=1")));
+    expect(json_incref(json_object_get(reply, "check")), TERN_OUTCOME_OK, "");
+    expect(reply, TERN_OUTCOME_OK, "");
+    reply = ask(&p, checked(about("trial", 2, "A=9")));
+    expect(json_incref(json_object_get(reply, "check")), TERN_OUTCOME_INVALID, "not recorded");
+    expect(reply, TERN_OUTCOME_INVALID, "not recorded"); /* who fails the check is not tried */
+    json_t *ahead = about("ahead", 2, "A=1");            /* has no answer: the next request's comes next */
+    assert_int_equal(tern_message_send(p.fd, ahead), TERN_MESSAGE_OK);
+    json_decref(ahead);
     reply = ask(&p, about("trial", 2, "A=1"));
     assert_int_equal(json_array_size(json_object_get(reply, "samples")), 2);
     assert_true(tern_message_real(reply, "gpu_seconds", 0) == 0.25);
@@ -279,23 +295,25 @@ static void a_bad_recording_is_an_error_of_the_hello(void **state) {
 
 static void faults_come_at_their_turn(void **state) {
     (void)state;
-    static const char text[] = DEVICE CHECK_LINE END("2");
+    static const char text[] = DEVICE SCREEN("3.5") END("2");
     struct fixture f;
     struct tern_process p;
     char why[512];
-    json_t *reply, *request = about("check", 1, "A=1");
+    json_t *reply, *request = about("trial", 2, "A=1");
     fixture_open(&f);
     CHECK_OK(tern_file_write(f.db, text, sizeof text - 1, failure));
     CHECK_OK(tern_process_start("replay", &p, failure));
     json_decref(ask(&p, hello(f.db, "nan@2,crash@4,fault@5", 0)));
-    expect(ask(&p, about("check", 1, "A=1")), TERN_OUTCOME_OK, "");
-    expect(ask(&p, about("check", 1, "A=1")), TERN_OUTCOME_WRONG, "nan");
-    expect(ask(&p, about("check", 1, "A=1")), TERN_OUTCOME_OK, "");
+    prepare(&p);
+    expect(ask(&p, about("trial", 2, "A=1")), TERN_OUTCOME_OK, "");
+    expect(ask(&p, about("trial", 2, "A=1")), TERN_OUTCOME_WRONG, "nan");
+    expect(ask(&p, about("trial", 2, "A=1")), TERN_OUTCOME_OK, "");
     assert_int_equal(tern_process_call(&p, request, 20, &reply, why, sizeof why), TERN_CALL_DIED);
     assert_non_null(strstr(why, "signal 11"));
     CHECK_OK(tern_process_start("replay", &p, failure)); /* the next worker goes on counting */
     json_decref(ask(&p, hello(f.db, "nan@2,crash@4,fault@5", 4)));
-    reply = ask(&p, about("check", 1, "A=1"));
+    prepare(&p);
+    reply = ask(&p, about("trial", 2, "A=1"));
     assert_true(json_is_true(json_object_get(reply, "sticky")));
     expect(reply, TERN_OUTCOME_FAULT, "illegal address");
     assert_int_equal(tern_process_call(&p, request, 20, &reply, why, sizeof why), TERN_CALL_DIED);
@@ -306,7 +324,7 @@ static void faults_come_at_their_turn(void **state) {
 
 static void devices_are_told_apart(void **state) {
     (void)state;
-    static const char text[] = DEVICE CHECK_LINE END("2");
+    static const char text[] = DEVICE SCREEN("3.5") END("2");
     struct fixture f;
     struct tern_process p[2];
     fixture_open(&f);
@@ -322,7 +340,8 @@ static void devices_are_told_apart(void **state) {
         assert_true(tern_message_real(reply, "read_us", 0) > (i == 0 ? 0.9 : 1.05));
         assert_true(tern_message_real(reply, "read_us", 9) < (i == 0 ? 1.05 : 1.2));
         json_decref(reply);
-        expect(ask(&p[i], about("check", 1, "A=1")), i == 0 ? TERN_OUTCOME_OK : TERN_OUTCOME_WRONG, "");
+        prepare(&p[i]);
+        expect(ask(&p[i], about("trial", 2, "A=1")), i == 0 ? TERN_OUTCOME_OK : TERN_OUTCOME_WRONG, "");
         tern_process_kill(&p[i]);
     }
     fixture_close(&f);
