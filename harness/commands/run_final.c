@@ -263,6 +263,7 @@ static void fill_results(struct final *f) {
         row->us_lo = x->stats.lo;
         row->us_hi = x->stats.hi;
         row->p_best = x->p_best;
+        row->regret = x->regret > p->search_gap ? x->regret : p->search_gap;
         row->predicted_us = x->entry->predicted_us;
         row->pct_of_limit = 100 * p->limit_us / row->us;
         compare_baselines(f, x, row);

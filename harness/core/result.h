@@ -21,6 +21,7 @@ struct tern_result {
     char params[256]; /* "BLOCK_M=16 STAGES=4 ...": declared order */
     double us, us_lo, us_hi;
     double p_best;     /* probability that no other finalist is faster */
+    double regret;     /* share of its time that a better candidate may save: bound over finalists and over the untried */
     char baseline[40]; /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
     double baseline_us;
     double dequant_us;                      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */

@@ -40,6 +40,7 @@ static json_t *winner(const struct tern_result *row) {
     json_object_set_new(object, "us_lo", number(row->us_lo));
     json_object_set_new(object, "us_hi", number(row->us_hi));
     json_object_set_new(object, "p_best", number(row->p_best));
+    json_object_set_new(object, "regret", number(row->regret));
     json_object_set_new(object, "predicted_us", number(row->predicted_us));
     return object;
 }

@@ -117,7 +117,7 @@ static void add_number(struct tern_str *out, double value) {
 
 void tern_output_csv_text(struct tern_str *out, const struct tern_results *results) {
     tern_str_append(out, "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                         "pct_of_limit,p_best\n");
+                         "pct_of_limit,p_best,regret\n");
     for (size_t i = 0; i < results->count; i++) {
         const struct tern_result *row = &results->rows[i];
         const char *const texts[] = {row->format, row->op, row->layer};
@@ -136,8 +136,8 @@ void tern_output_csv_text(struct tern_str *out, const struct tern_results *resul
         }
         tern_str_append(out, ",");
         add_text(out, row->baseline);
-        const double rest[] = {row->baseline_us, row->speedup, row->limit_us, row->pct_of_limit, row->p_best};
-        for (size_t t = 0; t < 5; t++) {
+        const double rest[] = {row->baseline_us, row->speedup, row->limit_us, row->pct_of_limit, row->p_best, row->regret};
+        for (size_t t = 0; t < 6; t++) {
             tern_str_append(out, ",");
             add_number(out, rest[t]);
         }

@@ -120,7 +120,10 @@ static const char SCHEMA_2[] = "ALTER TABLE trial ADD COLUMN gpu_seconds REAL CH
                                "  read_us REAL NOT NULL CHECK (read_us > 0), burst_us REAL NOT NULL CHECK (burst_us >= 0),"
                                "  kept INTEGER NOT NULL CHECK (kept IN (0, 1)), finished TEXT NOT NULL,"
                                "  FOREIGN KEY (device, real) REFERENCES device(id, real), CHECK (real = 1),"
-                               "  PRIMARY KEY (run, device)) STRICT, WITHOUT ROWID;";
+                               "  PRIMARY KEY (run, device)) STRICT, WITHOUT ROWID;"
+                               "ALTER TABLE winner ADD COLUMN regret REAL CHECK (regret IS NULL"
+                               " OR (regret >= 0 AND planned = 0));"
+                               "CREATE INDEX trial_build ON trial(build, policy, stage);";
 
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
 static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2};

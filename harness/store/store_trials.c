@@ -91,19 +91,22 @@ static void read_trial(sqlite3_stmt *row, struct tern_store_trial *t) {
     "(SELECT b.id FROM device a JOIN device b ON a.name = b.name AND a.arch = b.arch AND a.real = b.real"                   \
     " AND (a.driver = b.driver OR b.gpu NOT LIKE '%" TERN_REPLAY_SUFFIX "') WHERE a.id = ?1)"
 
+#define TRIAL_OF(problem)                                                                                                   \
+    "SELECT " TRIAL_COLUMNS " FROM trial t WHERE " problem " AND t.policy = ?4 AND t.stage = ?5"                            \
+    " AND t.outcome != 'running' AND t.interrupted = 0"                                                                     \
+    " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"                                             \
+    " AND (t.device IN " DEVICE_CLASS " OR (t.outcome = 'ok' AND t.device IN " DEVICES_ALIKE "))"                           \
+    " ORDER BY t.device IN " DEVICE_CLASS " DESC, t.id DESC LIMIT 1"
+
 /* An interrupted trial says nothing of the candidate: it is tried again, until quarantine takes it. */
 enum tern_status tern_store_trial_find(struct tern_store *s, int64_t device, int64_t problem, int64_t build,
                                        const char *policy, const char *stage, struct tern_store_trial *out, bool *found,
                                        struct tern_error *err) {
-    static const char sql[] =
-        "SELECT " TRIAL_COLUMNS " FROM trial t WHERE ?2 IN (0, t.problem) AND t.policy = ?4 AND t.stage = ?5"
-        " AND t.outcome != 'running' AND t.interrupted = 0"
-        " AND t.build IN (SELECT peer FROM build_peer WHERE build_peer.build = ?3)"
-        " AND (t.device IN " DEVICE_CLASS " OR (t.outcome = 'ok' AND t.device IN " DEVICES_ALIKE "))"
-        " ORDER BY t.device IN " DEVICE_CLASS " DESC, t.id DESC LIMIT 1";
+    static const char of_any[] = TRIAL_OF("?2 = ?2"), of_one[] = TRIAL_OF("t.problem = ?2"); /* two, for the indices */
     sqlite3_stmt *statement;
     *found = false;
-    enum tern_status status = tern_store_prepare(s, &statement, err, sql, "iiitt", device, problem, build, policy, stage);
+    enum tern_status status = tern_store_prepare(s, &statement, err, problem == TERN_STORE_ANY_PROBLEM ? of_any : of_one,
+                                                 "iiitt", device, problem, build, policy, stage);
     if (status)
         return status;
     status = tern_store_step(s, statement, found, err);

@@ -43,14 +43,14 @@ static inline struct tern_result fixture_row(const char *format, const char *lay
     tern_hash_bytes(row.template_name, strlen(row.template_name), row.template_hash);
     row.registers = 96, row.min_m = 1, row.max_m = m <= 8 ? 16 : 1 << 20;
     row.limit_us = limit, row.predicted_us = us * 1.1;
-    row.us = us, row.us_lo = us * 0.99, row.us_hi = us * 1.01, row.p_best = 0.97;
+    row.us = us, row.us_lo = us * 0.99, row.us_hi = us * 1.01, row.p_best = 0.97, row.regret = 0.015;
     tern_str_copy(row.baseline, sizeof row.baseline, "cublaslt-best16");
     row.baseline_us = fp16 > math / 0.8 ? fp16 : math / 0.8;
     row.dequant_us = row.baseline_us + (double)n * (double)k / 1.5e6;
     row.speedup = row.baseline_us / us, row.speedup_lo = row.speedup * 0.98, row.speedup_hi = row.speedup * 1.02;
     row.pct_of_limit = 100.0 * share;
     if (planned) {
-        row.us = row.us_lo = row.us_hi = row.p_best = row.baseline_us = row.dequant_us = NAN;
+        row.us = row.us_lo = row.us_hi = row.p_best = row.regret = row.baseline_us = row.dequant_us = NAN;
         row.speedup = row.speedup_lo = row.speedup_hi = row.pct_of_limit = NAN;
         row.baseline[0] = 0;
     }

@@ -187,9 +187,9 @@ static void csv_has_the_documented_columns(void **state) {
     tern_output_csv_text(&text, &list);
     assert_string_equal(text.data,
                         "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                        "pct_of_limit,p_best\n"
+                        "pct_of_limit,p_best,regret\n"
                         "ternary-g128,linear-a16,\"a,\"\"b\"\"\",64,32,2,fake_decode,WARPS=4 ROW_TILES=1 SPLIT_K=2,"
-                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97\n");
+                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97,0.015\n");
     tern_str_free(&text);
     tern_results_free(&list);
 }

@@ -21,6 +21,7 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
                             .us_lo = us,
                             .us_hi = us,
                             .p_best = 0.9,
+                            .regret = 0.01,
                             .baseline = "cublaslt-best16",
                             .baseline_us = 10.8,
                             .dequant_us = 20,
@@ -45,7 +46,7 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
     strcpy(r.cubin_hash, b.cubin_hash);
     strcpy(r.template_hash, b.template_hash);
     if (planned) {
-        double *const times[] = {&r.us,         &r.us_lo,   &r.us_hi,      &r.p_best,     &r.baseline_us,
+        double *const times[] = {&r.us,         &r.us_lo,   &r.us_hi,      &r.p_best,     &r.regret,      &r.baseline_us,
                                  &r.dequant_us, &r.speedup, &r.speedup_lo, &r.speedup_hi, &r.pct_of_limit};
         for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
             *times[i] = NAN;
