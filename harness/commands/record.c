@@ -149,6 +149,8 @@ static json_t *trial_line(const struct tern_store_measured *row, const char *wha
         set_text(line, "detail", row->detail);
     if (row->gpu_seconds > 0)
         json_object_set_new(line, "gpu_seconds", json_real(row->gpu_seconds));
+    if (row->predicted_us > 0)
+        json_object_set_new(line, "predicted_us", json_real(row->predicted_us));
     return line;
 }
 

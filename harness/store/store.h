@@ -172,7 +172,7 @@ struct tern_store_measured {
     char stage[16], policy[64], template_name[40], params[256], detail[512];
     enum tern_outcome outcome;
     int sm_mhz;
-    double gpu_seconds, compile_seconds; /* NAN: not known */
+    double gpu_seconds, compile_seconds, predicted_us; /* NAN: not known */
     char finished[24];                   /* UTC; "" for a build */
     double *samples;                     /* microseconds; valid during the call only */
     size_t sample_count;

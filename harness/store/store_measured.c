@@ -25,7 +25,8 @@ enum tern_status tern_store_measured_device(struct tern_store *s, const char *gp
 /* With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
 static const char TRIALS_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, t.stage, t.policy, c.template, c.params, t.detail, t.outcome, t.sm_mhz,"
-    " t.samples, t.gpu_seconds, b.seconds, t.finished, max(t.id) FROM trial t JOIN problem p ON p.id = t.problem JOIN build "
+    " t.samples, t.gpu_seconds, b.seconds, t.finished, t.predicted_us, max(t.id) FROM trial t JOIN problem p ON p.id = "
+    "t.problem JOIN build "
     "b ON b.id = t.build"
     " JOIN candidate c ON c.id = b.candidate"
     " WHERE t.outcome != 'running' AND t.interrupted = 0"
@@ -35,7 +36,7 @@ static const char TRIALS_SQL[] =
 
 /* Only if the newest build of the candidate was refused. */
 static const char REFUSED_SQL[] =
-    "SELECT format, '', 0, 0, 0, 'build', '', template, params, detail, outcome, 0, NULL, NULL, seconds, '' FROM"
+    "SELECT format, '', 0, 0, 0, 'build', '', template, params, detail, outcome, 0, NULL, NULL, seconds, '', NULL FROM"
     " (SELECT b.format, c.template, c.params, substr(coalesce(b.log, ''), 1, 500) AS detail, b.outcome, b.seconds, max(b.id)"
     "  FROM build b JOIN candidate c ON c.id = b.candidate WHERE b.arch = (SELECT arch FROM device WHERE id = ?1)"
     "  AND b.format IN (SELECT p.format FROM trial t JOIN problem p ON p.id = t.problem"
@@ -45,7 +46,7 @@ static const char REFUSED_SQL[] =
 
 static const char BASELINES_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, NULL, "
-    "NULL, b.finished, max(b.id)"
+    "NULL, b.finished, NULL, max(b.id)"
     " FROM baseline b JOIN problem p ON p.id = b.problem"
     " WHERE b.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, b.policy, b.kind ORDER BY p.format, p.op, p.n, p.k, p.m, b.policy, b.kind";
@@ -70,7 +71,8 @@ static void read_row(sqlite3_stmt *row, struct tern_store_measured *m) {
         .outcome = tern_store_outcome_column(row, 10),
         .sm_mhz = sqlite3_column_int(row, 11),
         .gpu_seconds = tern_store_double(row, 13),
-        .compile_seconds = tern_store_double(row, 14)};
+        .compile_seconds = tern_store_double(row, 14),
+        .predicted_us = tern_store_double(row, 16)};
     tern_store_text(row, 0, m->problem.format, sizeof m->problem.format);
     tern_store_text(row, 1, m->problem.op, sizeof m->problem.op);
     tern_store_text(row, 5, m->stage, sizeof m->stage);
