@@ -29,6 +29,7 @@
 #include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
+#include "tern/wgmma_store.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
@@ -53,9 +54,7 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES =
-    4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over the banks */
-constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
+constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
@@ -233,7 +232,7 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, warp, lane;  /* warp within the warpgroup */
-    tern_turn turn;
+    tern_gather gather;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
@@ -249,8 +248,8 @@ template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state
         return;
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
-        tern_load_natural<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
-                                block / BLOCKS_A_CHUNK, state.lane, state.turn);
+        tern_gather_codes<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
+                                block / BLOCKS_A_CHUNK, state.gather);
 }
 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
@@ -405,48 +404,22 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
-/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them; sums meet in
- * the ring, which is idle then. */
-constexpr int UNITS = BLOCK_M / 16, OWN_UNITS = UNITS / CLUSTER_K;
-
-/* Rounds to binary16 and stores y: PASS units at a time through shared memory, where the four warps of a warpgroup put
- * their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes. N is a multiple of 8: a
- * chunk is inside or outside. Warpgroups have barriers 2 and up. */
+/* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
-    constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
-    const int lane = state.lane, chunk = lane % 8;
-    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * OUTPUT_BYTES, *own = slots + state.warp * OUTPUT_BYTES;
-    const unsigned char *unit = slots + chunk / 2 * OUTPUT_BYTES + state.warp * TERN_TURN_SLOT; /* that this warp stores */
-    const long long left = args.m - at.x_row;
+    const tern_store to = {shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT,
+                           2 + state.warpgroup,
+                           state.warp,
+                           state.lane,
+                           at.x_row,
+                           at.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
         const int tile = at.row_tile + own_tile(state, b);
-        const long long n = 16LL * (tile - state.warp) + 8 * chunk;
-        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) : 0;
-        float2 scale = {1.0f, 1.0f};
-        if (!GROUPED) {
-            const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
-        }
-#pragma unroll
-        for (int first = 0; first < UNITS; first += PASS) {
-            if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
-                continue;
-#pragma unroll
-            for (int i = 0; i < PASS; i++)
-                tern_turn_put(own + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, lane);
-            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-            const int row = 16 * (first + state.warp) + lane / 8;
-            __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (state.warp < PASS && row + 4 * i < rows)
-                    tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
-            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-        }
+        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
+        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
     }
 }
 
@@ -455,7 +428,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    state.turn = tern_turn_start(state.lane);
+    state.gather = tern_gather_start(state.lane);
     tern_ring use = {0, 0};
     tern_sweep sweep = start_sweep(args);
     place at;

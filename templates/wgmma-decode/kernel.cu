@@ -1,0 +1,582 @@
+/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 128 on Hopper: quantised W, binary16 x and y, fp32 accumulation.
+ *
+ * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
+ * a warp), x the shared-memory operand with BLOCK_M columns. A CTA has WARPS_N * WARPS_K warpgroups that multiply, those of
+ * equal k side by side along N, and three warps that copy x.
+ *
+ * Weights belong to one warp each, so each warp streams its own by cp.async into a ring of SLOTS k tiles, and no other warp
+ * waits for them. x is shared: a ring of STAGES slices of 128 k for each of the WARPS_K parts of K, copied by cp.async into
+ * swizzled tiles. While one half of a slice multiplies, the next is dequantised into a second set of registers.
+ *
+ * Parameters, constexpr ints in front of this file (space.lua has values and limits):
+ *   BLOCK_M         rows of x of a CTA, columns of the wgmma
+ *   WARPS_N         warpgroups side by side along N
+ *   WARPS_K         warpgroups that split the CTA's part of K; their sums meet in shared memory
+ *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
+ *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
+ *   STAGES          slices of x in its ring, 3 or more
+ *   SLOTS           k tiles of weights in the ring of a warp
+ *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
+ *   CHUNK           k-steps of 16 dequantised and committed together: 2 or 4
+ *   ORDERED         1: the compiler is kept from moving dequantisation across the start of products
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
+ * a fixed order: results do not depend on timing.
+ * Bound by the tensor cores and the instructions of dequantisation. */
+#include "tern/abi.h"
+#include "tern/cluster_sum.cuh"
+#include "tern/memory.cuh"
+#include "tern/pipeline.cuh"
+#include "tern/sweep.cuh"
+#include "tern/wgmma.cuh"
+#include "tern/wgmma_codes.cuh"
+#include "tern/wgmma_store.cuh"
+
+constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS; /* CONSUMERS in threads */
+constexpr int THREADS = CONSUMERS + TERN_WARPGROUP;
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most */
+constexpr int PARTS = CLUSTER_K * WARPS_K;   /* of K */
+constexpr bool GROUPED = GROUP > 0;
+constexpr int GROUP_K = GROUPED ? GROUP : 1;
+/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
+constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
+constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+/* Chunks of k-steps of 16 that are dequantised and committed together, as many sets of A registers as a k tile has chunks. */
+constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
+
+/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
+constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
+                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
+                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
+
+/* Shared memory: [x ring][weight rings of the warps][output slots][barriers]. */
+constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled; of one part of K */
+constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
+constexpr int SCALE_BYTES = GROUPED ? 32 * TILE_GROUPS : 0, ZERO_BYTES = GROUPED && HAS_ZEROS ? 16 * TILE_GROUPS : 0;
+constexpr int ENTRY_BYTES = TILE_BYTES + SCALE_BYTES + ZERO_BYTES; /* of a 16-row tile: codes, scales, zeros */
+constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
+constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
+constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
+constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
+constexpr int TILE_SUMS = 256 * BLOCK_M * BLOCKS, PART_SUMS = TILE_SUMS * (WARPS_K - 1);
+constexpr int CLUSTER_SUMS = TILE_SUMS / CLUSTER_K * (CLUSTER_K - 1);
+
+/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
+ * the others give. */
+constexpr int ENTRY_REGISTERS = 512 / (MIN_BLOCKS * (WARPGROUPS + 1)) / 8 * 8;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS * MIN_BLOCKS > 3 ? 32 : 40;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+
+static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(SLOTS >= 2, "a slot to use and one to fill");
+static_assert(CHUNKS >= 2 && (!SCALE_SUMS || 16 * CHUNK <= SCALE_K), "a chunk lies inside a scale group");
+static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
+static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
+
+enum { ALL_THREADS = 1, ALL_CONSUMERS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each WARPS_N */
+
+/* ---- who works on what ---- */
+
+/* What a warp is and which part of K is its own; the same for all tiles. */
+struct worker {
+    int lane, warp, n, part; /* warp within its warpgroup; place of that along N and along K */
+    int row_tiles, k_tiles;  /* of W */
+    int k_begin, k_end;      /* its k tiles */
+    int steps;               /* slices that the ring of x brings a tile: the longest part of this CTA */
+    int rank;                /* of the CTA in its cluster */
+};
+
+__device__ __forceinline__ int part_begin(int part, int k_tiles) {
+    return part * k_tiles / PARTS;
+}
+
+__device__ __forceinline__ worker find_worker(const tern_args &args) {
+    worker self;
+    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.lane = (int)threadIdx.x % 32;
+    self.warp = (int)threadIdx.x / 32 % 4;
+    self.n = warpgroup % WARPS_N;
+    self.part = warpgroup / WARPS_N;
+    self.row_tiles = (int)((args.n + 15) / 16);
+    self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    self.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+    const int first = self.rank * WARPS_K;
+    self.k_begin = part_begin(first + self.part, self.k_tiles);
+    self.k_end = part_begin(first + self.part + 1, self.k_tiles);
+    self.steps = 0;
+#pragma unroll
+    for (int part = first; part < first + WARPS_K; part++) {
+        const int length = part_begin(part + 1, self.k_tiles) - part_begin(part, self.k_tiles);
+        self.steps = length > self.steps ? length : self.steps;
+    }
+    return self;
+}
+
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
+__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
+    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
+                                    gridDim.x / CLUSTER_K);
+}
+__device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
+    return tern_sweep_next<BLOCKS, 8>(sweep);
+}
+
+/* Row blocks of the tile that the warpgroup has: blocks go round them, so that a low tile occupies all. */
+__device__ __forceinline__ int own_blocks(const tern_sweep &sweep, const worker &self) {
+    return ((int)sweep.blocks - self.n + WARPS_N - 1) / WARPS_N;
+}
+/* The warp's 16-row tile in row block b of those. */
+__device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &self, int b) {
+    return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
+}
+
+/* First scale group of a k tile. */
+__device__ __forceinline__ int first_group(int k_tile) {
+    return GROUPED ? (int)((unsigned)k_tile * TERN_TILE_K / (unsigned)GROUP_K) : 0;
+}
+
+/* ---- x: three warps ---- */
+
+/* Barriers of a stage. Landed: x is in shared memory; full: the tensor cores may read it. */
+enum stage_barrier { FULL = 0, EMPTY = 8, LANDED = 16 };
+__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, stage_barrier which) {
+    return shared + BARRIERS_AT + 24 * stage + which;
+}
+
+constexpr int X_THREADS = 64;
+
+/* The fence between copies of x and the tensor cores, in a warp of its own: in a consumer it would wait for the products under
+ * way, and in a copying thread for the copies under way. */
+__device__ __forceinline__ void publish_x(const worker &self, unsigned char *shared, tern_ring &fill) {
+    for (int step = 0; step < self.steps; step++) {
+        tern_barrier_wait(barrier_of(shared, fill.stage, LANDED), fill.parity ^ 1);
+        tern_fence_async();
+        __syncwarp();
+        if (self.lane == 0)
+            tern_barrier_arrive(barrier_of(shared, fill.stage, FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+/* A step brings a slice to each part of K, where it still has one. */
+__device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
+                                       tern_ring &fill, int thread) {
+    const long long left = args.m - x_row - thread / 16;
+    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
+    const __half *x = static_cast<const __half *>(args.x) + (x_row + thread / 16) * args.k + column;
+    for (int step = 0; step < self.steps; step++) {
+        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+#pragma unroll
+        for (int part = 0; part < WARPS_K; part++) {
+            const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
+            if (k_tile >= part_begin(self.rank * WARPS_K + part + 1, self.k_tiles))
+                continue;
+            const bool inside = k_tile * TERN_TILE_K + column < args.k;
+            tern_copy_swizzled<BLOCK_M, X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
+                                                   x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
+        }
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, LANDED));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
+    const worker self = find_worker(args);
+    const int thread = (int)threadIdx.x - CONSUMERS, warp = (int)tern_uniform((unsigned)thread / 32);
+    tern_ring fill = {0, 1};
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        if (warp == 0)
+            publish_x(self, shared, fill);
+        else if (warp < 3)
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
+        __syncwarp();
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum */
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+        if (PARTS > 1)
+            tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+}
+
+/* ---- weights: every warp streams its own ---- */
+
+/* Scales and zeros of a k tile are 16-byte pieces, two a group of scales, then one a group of zeros; lanes take those of all
+ * row blocks. */
+constexpr int SCALE_PIECES = 2 * TILE_GROUPS, PIECES = SCALE_PIECES + (HAS_ZEROS ? TILE_GROUPS : 0);
+constexpr int SIDE_ROUNDS = GROUPED ? (ROW_BLOCKS * PIECES + 31) / 32 : 0;
+
+/* What a warp copies next, ahead of what it multiplies, on its own walk through the sweep. */
+struct stream {
+    tern_sweep sweep;
+    int k_tile, blocks;         /* next k tile; row blocks of the tile at hand that lie in W: none when nothing is left */
+    int slot;                   /* byte of the slot to fill, from the warp's first one on */
+    const unsigned char *codes; /* this lane's 16 bytes of k_tile in row block 0, */
+    long long block_bytes;      /* and from one row block to the next */
+    const unsigned char *side[SIDE_ROUNDS + 1]; /* this lane's pieces of group 0 */
+};
+
+__device__ __forceinline__ unsigned char *weight_ring(unsigned char *shared) {
+    return shared + WEIGHTS_AT + (int)threadIdx.x / 32 * (SLOTS * SLOT_BYTES);
+}
+
+/* Row block and piece of this lane in a round. */
+__device__ __forceinline__ int side_block(int lane, int round) {
+    return (32 * round + lane) / PIECES;
+}
+__device__ __forceinline__ int side_piece(int lane, int round) {
+    return (32 * round + lane) % PIECES;
+}
+__device__ __forceinline__ int side_bytes(int piece) { /* a group */
+    return HAS_ZEROS && piece >= SCALE_PIECES ? 16 : 32;
+}
+
+/* Goes to the next tile in which this warp has rows. */
+__device__ __forceinline__ void stream_tile(const tern_args &args, const worker &self, stream &ahead) {
+    int own = 0;
+    while (self.k_begin < self.k_end && own == 0 && next_tile(ahead.sweep))
+        own = own_blocks(ahead.sweep, self);
+    const int in_w = (self.row_tiles - own_tile(ahead.sweep, self, 0) + 4 * WARPS_N - 1) / (4 * WARPS_N);
+    ahead.blocks = own < in_w ? own : in_w;
+    const long long tile = own_tile(ahead.sweep, self, 0);
+    ahead.k_tile = own > 0 ? self.k_begin : self.k_end; /* which it has passed then for good */
+    ahead.codes =
+        static_cast<const unsigned char *>(args.codes) + (tile * self.k_tiles + self.k_begin) * TILE_BYTES + 16 * self.lane;
+    ahead.block_bytes = (long long)self.k_tiles * (4 * WARPS_N * TILE_BYTES);
+#pragma unroll
+    for (int round = 0; round < SIDE_ROUNDS; round++) {
+        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round);
+        const bool zero = HAS_ZEROS && piece >= SCALE_PIECES;
+        const long long group = (tile + b * 4 * WARPS_N) * args.groups + (zero ? piece - SCALE_PIECES : piece / 2);
+        ahead.side[round] = static_cast<const unsigned char *>(zero ? args.zeros : args.scales) + group * side_bytes(piece) +
+                            (zero ? 0 : 16 * (piece % 2));
+    }
+}
+
+/* Starts the copies of the next k tile into its slot, which all lanes are done with. Rows outside W are left as they are. */
+__device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, stream &ahead,
+                                             unsigned char *shared) {
+    unsigned char *slot = weight_ring(shared) + ahead.slot;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int at = 0; at < TILE_BYTES; at += 512)
+            tern_cp_async_if<16>(slot + b * ENTRY_BYTES + at + 16 * self.lane, ahead.codes + b * ahead.block_bytes + at,
+                                 true, b < ahead.blocks && at + 16 * self.lane < TILE_BYTES);
+#pragma unroll
+    for (int round = 0; round < SIDE_ROUNDS; round++) {
+        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round), first = first_group(ahead.k_tile);
+        const int within = piece >= SCALE_PIECES ? piece - SCALE_PIECES : piece / 2;
+        tern_cp_async_if<16>(slot + b * ENTRY_BYTES + TILE_BYTES + 16 * piece,
+                             ahead.side[round] + (long long)first * side_bytes(piece),
+                             TILE_GROUPS == 1 || first + within < args.groups, b < ahead.blocks);
+    }
+    tern_cp_async_commit();
+    ahead.slot = ahead.slot + SLOT_BYTES == SLOTS * SLOT_BYTES ? 0 : ahead.slot + SLOT_BYTES;
+    ahead.codes += TILE_BYTES;
+    if (++ahead.k_tile == self.k_end)
+        stream_tile(args, self, ahead);
+}
+
+/* The first k tiles: before anything else. */
+__device__ __forceinline__ stream start_stream(const tern_args &args, const worker &self, unsigned char *shared) {
+    stream ahead = {};
+    ahead.sweep = start_sweep(args);
+    stream_tile(args, self, ahead);
+    for (int i = 0; i < SLOTS; i++)
+        copy_weights(args, self, ahead, shared);
+    return ahead;
+}
+
+/* ---- consumers ---- */
+
+/* Registers of a consumer thread. */
+struct consumer {
+    float sum[ROW_BLOCKS][BLOCK_M / 2];      /* fp32 result */
+    float part[BLOCK_M / 2];                 /* sum of one scale group, not yet scaled */
+    unsigned words[tern_codes<BITS>::words]; /* codes of a tile, loaded as needed */
+    tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
+    unsigned scale; /* (row g, row g + 8) in binary16 */
+    tern_gather gather;
+    tern_ring x;                  /* slice that comes next */
+    const unsigned char *weights; /* slot at hand */
+    int released;                 /* stage to give back when its last products are done, or -1 */
+};
+
+typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
+
+/* Scales and zero points of row block b that hold from 32-k block `block` of the tile on. */
+__device__ __forceinline__ void load_group(consumer &state, int lane, int k_tile, int b, int block) {
+    if (!GROUPED || block * 32 % SCALE_K != 0)
+        return;
+    const int slot =
+        TILE_GROUPS == 1 ? 0
+        : TERN_TILE_K % GROUP_K == 0
+            ? 32 * block / GROUP_K
+            : (int)(((unsigned)k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K) - first_group(k_tile);
+    const unsigned char *scales = state.weights + b * ENTRY_BYTES + TILE_BYTES;
+    state.scale = tern_shared_load_4(scales + 32 * slot + 4 * (lane / 4));
+    if (HAS_ZEROS) {
+        const unsigned pair = *reinterpret_cast<const unsigned short *>(scales + SCALE_BYTES + 16 * slot + 2 * (lane / 4));
+        state.zero[0] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
+    }
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of row block b; codes, scales and zeros are loaded as they come. */
+__device__ __forceinline__ void decode_chunk(consumer &state, int lane, int k_tile, int b, int step, fragments &a) {
+    constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8;
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        if ((step + u) % 2 == 0)
+            load_group(state, lane, k_tile, b, (step + u) / 2);
+        if ((step + u) % STEPS_A_LOAD == 0)
+            tern_gather_codes<BITS>(state.words, state.weights + b * ENTRY_BYTES, (step + u) / STEPS_A_LOAD, state.gather);
+        tern_dequant_tile<BITS>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
+        if (GROUPED && SCALE_WEIGHTS) {
+            unsigned rows[2];
+            tern_scale_rows(state.scale, rows);
+            tern_scale_fragment(rows, a[u]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tern_wgmma_pin(a[u][i]);
+    }
+}
+
+/* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
+template <int COUNT>
+__device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int step, const fragments &a) {
+    tern_wgmma_fence();
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int s = step + u;
+        tern_wgmma<BLOCK_M>::multiply(sum, a[u], tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
+                                      !SCALE_SUMS || s * 16 % SCALE_K != 0);
+    }
+    tern_wgmma_commit();
+}
+
+__device__ __forceinline__ void release(consumer &state, unsigned char *shared, int lane) {
+    if (state.released >= 0 && lane == 0)
+        tern_barrier_arrive(barrier_of(shared, state.released, EMPTY));
+}
+
+/* Waits for the oldest copies of weights; they are for the slot that comes next. */
+__device__ __forceinline__ void await_weights() {
+    tern_cp_async_wait<SLOTS - 1>();
+    __syncwarp();
+}
+
+/* After the last use of a slot: copies into it, goes on to the next. */
+__device__ __forceinline__ void next_weights(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                             unsigned char *shared) {
+    __syncwarp();
+    copy_weights(args, self, ahead, shared);
+    state.weights = weight_ring(shared) + ahead.slot; /* the oldest one is the next to be filled */
+    await_weights();
+}
+
+/* Keeps the compiler from moving dequantisation up across the start of products or down across the wait for them: it moves
+ * instructions within a basic block only, so here is a branch that is never taken. Number `site` makes it one of its own. */
+__device__ __forceinline__ void keep_order(const worker &self, int site) {
+#ifndef TERN_EMULATOR
+    if (ORDERED)
+        asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %0, %1;\n@p trap;\n}" : : "r"(self.row_tiles), "r"(-2 - site));
+#endif
+}
+
+/* The warp's k tiles of a tile of y, in which it has ACTIVE row blocks. While chunks multiply, the next one is dequantised,
+ * which may be that of the next row block or k tile. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tile(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                              unsigned char *shared) {
+    fragments a[CHUNKS];
+    decode_chunk(state, self.lane, self.k_begin, 0, 0, a[0]);
+    for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
+        tern_barrier_wait(barrier_of(shared, state.x.stage, FULL), state.x.parity);
+        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES));
+#pragma unroll
+        for (int u = 0; u < ACTIVE * CHUNKS; u++) {
+            const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
+            issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, c * CHUNK, a[c]);
+            keep_order(self, 2 * u);
+            tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
+            if (u == CHUNKS - 2)           /* and so is the slice before */
+                release(state, shared, self.lane);
+            const float2 scale = __half22float2(tern_as_half2(state.scale));
+            if (next == ACTIVE * CHUNKS)
+                next_weights(args, self, state, ahead, shared);
+            if (next < ACTIVE * CHUNKS || k_tile + 1 < self.k_end)
+                decode_chunk(state, self.lane, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE,
+                             next % CHUNKS * CHUNK, a[next % CHUNKS]);
+            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % SCALE_K == 0) {
+                keep_order(self, 2 * u + 1);
+                tern_wgmma_wait<0>();
+                tern_wgmma_add_scaled(state.sum[b], state.part, scale);
+            }
+        }
+        state.released = state.x.stage;
+        tern_ring_advance<STAGES>(state.x);
+    }
+    tern_wgmma_wait<0>();
+#pragma unroll
+    for (int b = 0; b < ACTIVE; b++)
+        tern_wgmma_pin(state.sum[b]);
+    release(state, shared, self.lane);
+    state.released = -1;
+}
+
+/* The form of multiply_tile for `active` row blocks. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_active(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                                unsigned char *shared, int active) {
+    if constexpr (ACTIVE > 0) {
+        if (active == ACTIVE)
+            multiply_tile<ACTIVE>(args, self, state, ahead, shared);
+        else
+            multiply_active<ACTIVE - 1>(args, self, state, ahead, shared, active);
+    }
+}
+
+/* Gives back slices that are not this warp's: those of a tile without rows for it, or of longer parts of K. */
+__device__ __forceinline__ void skip_slices(const worker &self, consumer &state, unsigned char *shared, int count) {
+    for (int i = 0; i < count; i++) {
+        tern_barrier_wait(barrier_of(shared, state.x.stage, FULL), state.x.parity);
+        if (self.lane == 0)
+            tern_barrier_arrive(barrier_of(shared, state.x.stage, EMPTY));
+        tern_ring_advance<STAGES>(state.x);
+    }
+}
+
+/* Zero sums; zero points that do not change along K. */
+__device__ __forceinline__ void start_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
+                                           consumer &state) {
+    state.scale = 0;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (!GROUPED || b == 0)
+            state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
+        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
+            const int tile = own_tile(sweep, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
+            const unsigned char *zeros =
+                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
+            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i++)
+            state.sum[b][i] = 0.0f;
+    }
+}
+
+/* ---- sums to y ---- */
+
+/* Adds the sums of the parts of K in this CTA to those of the first, in their order. */
+__device__ __forceinline__ void add_parts(const worker &self, consumer &state, unsigned char *shared) {
+    float4 *sums = reinterpret_cast<float4 *>(shared) + self.n * (ROW_BLOCKS * BLOCK_M / 8 * TERN_WARPGROUP) +
+                   threadIdx.x % TERN_WARPGROUP;
+    constexpr int PART = BLOCKS * BLOCK_M / 8 * TERN_WARPGROUP;
+    tern_block_sync(ALL_CONSUMERS, CONSUMERS); /* nobody multiplies from the ring */
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS * BLOCK_M / 8; i++) {
+        const float *d = &state.sum[i / (BLOCK_M / 8)][4 * (i % (BLOCK_M / 8))];
+        if (self.part > 0)
+            sums[(self.part - 1) * PART + i * TERN_WARPGROUP] = float4{d[0], d[1], d[2], d[3]};
+    }
+    tern_block_sync(ALL_CONSUMERS, CONSUMERS);
+    if (self.part > 0)
+        return;
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS * BLOCK_M / 8; i++)
+#pragma unroll
+        for (int part = 0; part < WARPS_K - 1; part++) {
+            const float4 more = sums[part * PART + i * TERN_WARPGROUP];
+            float *d = &state.sum[i / (BLOCK_M / 8)][4 * (i % (BLOCK_M / 8))];
+            d[0] += more.x;
+            d[1] += more.y;
+            d[2] += more.z;
+            d[3] += more.w;
+        }
+}
+
+/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
+__device__ __forceinline__ void add_up(const worker &self, consumer &state, unsigned char *shared) {
+    if (WARPS_K > 1)
+        add_parts(self, state, shared);
+    if (CLUSTER_K > 1) {
+        if (self.part == 0)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, self.rank);
+        else {
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+    }
+    if (PARTS > 1)
+        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+}
+
+/* Rounds to binary16 and stores y. */
+__device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
+                                           consumer &state, unsigned char *shared, int active) {
+    const tern_store to = {shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT,
+                           OUTPUT + self.n,
+                           self.warp,
+                           self.lane,
+                           (long long)sweep.tile_m * BLOCK_M,
+                           self.rank};
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
+        const int tile = own_tile(sweep, self, b);
+        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
+        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
+    }
+}
+
+__device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
+    consumer state;
+    state.gather = tern_gather_start(self.lane);
+    state.x = {0, 0};
+    state.weights = weight_ring(shared) + ahead.slot;
+    await_weights();
+    state.released = -1;
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        const int length = self.k_end - self.k_begin, active = own_blocks(sweep, self);
+        start_sums(args, sweep, self, state);
+        if (length > 0)
+            multiply_active<ROW_BLOCKS>(args, self, state, ahead, shared, active);
+        skip_slices(self, state, shared, active > 0 ? self.steps - length : self.steps);
+        __syncwarp();
+        add_up(self, state, shared);
+        if (self.part == 0)
+            store_sums(args, sweep, self, state, shared, active);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_decode(const struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    tern_wgmma_start();
+    if (threadIdx.x >= CONSUMERS) {
+        const int stage = (int)threadIdx.x - CONSUMERS;
+        if (stage < STAGES) {
+            tern_barrier_init(barrier_of(shared, stage, FULL), 1);
+            tern_barrier_init(barrier_of(shared, stage, EMPTY), 4 * WARPGROUPS);
+            tern_barrier_init(barrier_of(shared, stage, LANDED), X_THREADS);
+        }
+        __syncthreads();
+        tern_registers_lower<PRODUCER_REGISTERS>();
+        produce(args, shared);
+    } else {
+        const worker self = find_worker(args);
+        stream ahead = start_stream(args, self, shared);
+        __syncthreads();
+        tern_registers_raise<CONSUMER_REGISTERS>();
+        consume(args, self, ahead, shared);
+    }
+}
