@@ -16,7 +16,6 @@
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
  *   STAGES          slices of x in its ring, 3 or more
  *   SLOTS           k tiles of weights in the ring of a warp
- *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   CHUNK           k-steps of 16 dequantised and committed together: 2 or 4
  *   ORDERED         1: the compiler is kept from moving dequantisation across the start of products
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
@@ -27,8 +26,10 @@
  * Bound by the tensor cores and the instructions of dequantisation. */
 #include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
+#include "tern/groups.cuh"
 #include "tern/memory.cuh"
-#include "tern/pipeline.cuh"
+#include "tern/part_sum.cuh"
+#include "tern/slice_ring.cuh"
 #include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
@@ -39,41 +40,34 @@ constexpr int THREADS = CONSUMERS + TERN_WARPGROUP;
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most */
 constexpr int PARTS = CLUSTER_K * WARPS_K;   /* of K */
 constexpr bool GROUPED = GROUP > 0;
-constexpr int GROUP_K = GROUPED ? GROUP : 1;
-/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
-constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
+typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 /* Chunks of k-steps of 16 that are dequantised and committed together, as many sets of A registers as a k tile has chunks. */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 
-/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
-constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
-                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
-                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
-
 /* Shared memory: [x ring][weight rings of the warps][output slots][barriers]. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled; of one part of K */
 constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? 32 * TILE_GROUPS : 0, ZERO_BYTES = GROUPED && HAS_ZEROS ? 16 * TILE_GROUPS : 0;
+constexpr int SCALE_BYTES = GROUPED ? 32 * groups::in_tile : 0, ZERO_BYTES = GROUPED && HAS_ZEROS ? 16 * groups::in_tile : 0;
 constexpr int ENTRY_BYTES = TILE_BYTES + SCALE_BYTES + ZERO_BYTES; /* of a 16-row tile: codes, scales, zeros */
 constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
 constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
 constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
 /* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
-constexpr int TILE_SUMS = 256 * BLOCK_M * BLOCKS, PART_SUMS = TILE_SUMS * (WARPS_K - 1);
-constexpr int CLUSTER_SUMS = TILE_SUMS / CLUSTER_K * (CLUSTER_K - 1);
+constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
+constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
 
 /* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
  * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (MIN_BLOCKS * (WARPGROUPS + 1)) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = WARPGROUPS * MIN_BLOCKS > 3 ? 32 : 40;
+constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 40;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
-static_assert(CHUNKS >= 2 && (!SCALE_SUMS || 16 * CHUNK <= SCALE_K), "a chunk lies inside a scale group");
+static_assert(CHUNKS >= 2 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
 
@@ -134,33 +128,7 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
     return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
 }
 
-/* First scale group of a k tile. */
-__device__ __forceinline__ int first_group(int k_tile) {
-    return GROUPED ? (int)((unsigned)k_tile * TERN_TILE_K / (unsigned)GROUP_K) : 0;
-}
-
 /* ---- x: three warps ---- */
-
-/* Barriers of a stage. Landed: x is in shared memory; full: the tensor cores may read it. */
-enum stage_barrier { FULL = 0, EMPTY = 8, LANDED = 16 };
-__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, stage_barrier which) {
-    return shared + BARRIERS_AT + 24 * stage + which;
-}
-
-constexpr int X_THREADS = 64;
-
-/* The fence between copies of x and the tensor cores, in a warp of its own: in a consumer it would wait for the products under
- * way, and in a copying thread for the copies under way. */
-__device__ __forceinline__ void publish_x(const worker &self, unsigned char *shared, tern_ring &fill) {
-    for (int step = 0; step < self.steps; step++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, LANDED), fill.parity ^ 1);
-        tern_fence_async();
-        __syncwarp();
-        if (self.lane == 0)
-            tern_barrier_arrive(barrier_of(shared, fill.stage, FULL));
-        tern_ring_advance<STAGES>(fill);
-    }
-}
 
 /* A step brings a slice to each part of K, where it still has one. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
@@ -169,17 +137,17 @@ __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
     const __half *x = static_cast<const __half *>(args.x) + (x_row + thread / 16) * args.k + column;
     for (int step = 0; step < self.steps; step++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
 #pragma unroll
         for (int part = 0; part < WARPS_K; part++) {
             const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
             if (k_tile >= part_begin(self.rank * WARPS_K + part + 1, self.k_tiles))
                 continue;
             const bool inside = k_tile * TERN_TILE_K + column < args.k;
-            tern_copy_swizzled<BLOCK_M, X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
-                                                   x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
+            tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
+                                                        x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
         }
-        tern_cp_async_arrive(barrier_of(shared, fill.stage, LANDED));
+        tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_LANDED));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -191,7 +159,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
         if (warp == 0)
-            publish_x(self, shared, fill);
+            tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
         else if (warp < 3)
             copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
         __syncwarp();
@@ -208,7 +176,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
 
 /* Scales and zeros of a k tile are 16-byte pieces, two a group of scales, then one a group of zeros; lanes take those of all
  * row blocks. */
-constexpr int SCALE_PIECES = 2 * TILE_GROUPS, PIECES = SCALE_PIECES + (HAS_ZEROS ? TILE_GROUPS : 0);
+constexpr int SCALE_PIECES = 2 * groups::in_tile, PIECES = SCALE_PIECES + (HAS_ZEROS ? groups::in_tile : 0);
 constexpr int SIDE_ROUNDS = GROUPED ? (ROW_BLOCKS * PIECES + 31) / 32 : 0;
 
 /* What a warp copies next, ahead of what it multiplies, on its own walk through the sweep. */
@@ -270,11 +238,12 @@ __device__ __forceinline__ void copy_weights(const tern_args &args, const worker
                                  true, b < ahead.blocks && at + 16 * self.lane < TILE_BYTES);
 #pragma unroll
     for (int round = 0; round < SIDE_ROUNDS; round++) {
-        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round), first = first_group(ahead.k_tile);
+        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round),
+                  first = groups::first(ahead.k_tile);
         const int within = piece >= SCALE_PIECES ? piece - SCALE_PIECES : piece / 2;
         tern_cp_async_if<16>(slot + b * ENTRY_BYTES + TILE_BYTES + 16 * piece,
                              ahead.side[round] + (long long)first * side_bytes(piece),
-                             TILE_GROUPS == 1 || first + within < args.groups, b < ahead.blocks);
+                             groups::in_tile == 1 || first + within < args.groups, b < ahead.blocks);
     }
     tern_cp_async_commit();
     ahead.slot = ahead.slot + SLOT_BYTES == SLOTS * SLOT_BYTES ? 0 : ahead.slot + SLOT_BYTES;
@@ -312,13 +281,9 @@ typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
 
 /* Scales and zero points of row block b that hold from 32-k block `block` of the tile on. */
 __device__ __forceinline__ void load_group(consumer &state, int lane, int k_tile, int b, int block) {
-    if (!GROUPED || block * 32 % SCALE_K != 0)
+    if (!GROUPED || block * 32 % groups::scale_k != 0)
         return;
-    const int slot =
-        TILE_GROUPS == 1 ? 0
-        : TERN_TILE_K % GROUP_K == 0
-            ? 32 * block / GROUP_K
-            : (int)(((unsigned)k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K) - first_group(k_tile);
+    const int slot = groups::slot(k_tile, block);
     const unsigned char *scales = state.weights + b * ENTRY_BYTES + TILE_BYTES;
     state.scale = tern_shared_load_4(scales + 32 * slot + 4 * (lane / 4));
     if (HAS_ZEROS) {
@@ -356,14 +321,14 @@ __device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int
     for (int u = 0; u < CHUNK; u++) {
         const int s = step + u;
         tern_wgmma<BLOCK_M>::multiply(sum, a[u], tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
-                                      !SCALE_SUMS || s * 16 % SCALE_K != 0);
+                                      !SCALE_SUMS || s * 16 % groups::scale_k != 0);
     }
     tern_wgmma_commit();
 }
 
 __device__ __forceinline__ void release(consumer &state, unsigned char *shared, int lane) {
     if (state.released >= 0 && lane == 0)
-        tern_barrier_arrive(barrier_of(shared, state.released, EMPTY));
+        tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.released, TERN_EMPTY));
 }
 
 /* Waits for the oldest copies of weights; they are for the slot that comes next. */
@@ -381,15 +346,6 @@ __device__ __forceinline__ void next_weights(const tern_args &args, const worker
     await_weights();
 }
 
-/* Keeps the compiler from moving dequantisation up across the start of products or down across the wait for them: it moves
- * instructions within a basic block only, so here is a branch that is never taken. Number `site` makes it one of its own. */
-__device__ __forceinline__ void keep_order(const worker &self, int site) {
-#ifndef TERN_EMULATOR
-    if (ORDERED)
-        asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %0, %1;\n@p trap;\n}" : : "r"(self.row_tiles), "r"(-2 - site));
-#endif
-}
-
 /* The warp's k tiles of a tile of y, in which it has ACTIVE row blocks. While chunks multiply, the next one is dequantised,
  * which may be that of the next row block or k tile. */
 template <int ACTIVE>
@@ -398,13 +354,14 @@ __device__ __forceinline__ void multiply_tile(const tern_args &args, const worke
     fragments a[CHUNKS];
     decode_chunk(state, self.lane, self.k_begin, 0, 0, a[0]);
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, state.x.stage, FULL), state.x.parity);
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
         const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES));
 #pragma unroll
         for (int u = 0; u < ACTIVE * CHUNKS; u++) {
             const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
             issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, c * CHUNK, a[c]);
-            keep_order(self, 2 * u);
+            if (ORDERED)
+                tern_wgmma_keep_order(self.row_tiles, 2 * u);
             tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
             if (u == CHUNKS - 2)           /* and so is the slice before */
                 release(state, shared, self.lane);
@@ -414,8 +371,9 @@ __device__ __forceinline__ void multiply_tile(const tern_args &args, const worke
             if (next < ACTIVE * CHUNKS || k_tile + 1 < self.k_end)
                 decode_chunk(state, self.lane, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE,
                              next % CHUNKS * CHUNK, a[next % CHUNKS]);
-            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % SCALE_K == 0) {
-                keep_order(self, 2 * u + 1);
+            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
+                if (ORDERED)
+                    tern_wgmma_keep_order(self.row_tiles, 2 * u + 1);
                 tern_wgmma_wait<0>();
                 tern_wgmma_add_scaled(state.sum[b], state.part, scale);
             }
@@ -446,9 +404,9 @@ __device__ __forceinline__ void multiply_active(const tern_args &args, const wor
 /* Gives back slices that are not this warp's: those of a tile without rows for it, or of longer parts of K. */
 __device__ __forceinline__ void skip_slices(const worker &self, consumer &state, unsigned char *shared, int count) {
     for (int i = 0; i < count; i++) {
-        tern_barrier_wait(barrier_of(shared, state.x.stage, FULL), state.x.parity);
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
         if (self.lane == 0)
-            tern_barrier_arrive(barrier_of(shared, state.x.stage, EMPTY));
+            tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_EMPTY));
         tern_ring_advance<STAGES>(state.x);
     }
 }
@@ -475,38 +433,10 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
 
 /* ---- sums to y ---- */
 
-/* Adds the sums of the parts of K in this CTA to those of the first, in their order. */
-__device__ __forceinline__ void add_parts(const worker &self, consumer &state, unsigned char *shared) {
-    float4 *sums = reinterpret_cast<float4 *>(shared) + self.n * (ROW_BLOCKS * BLOCK_M / 8 * TERN_WARPGROUP) +
-                   threadIdx.x % TERN_WARPGROUP;
-    constexpr int PART = BLOCKS * BLOCK_M / 8 * TERN_WARPGROUP;
-    tern_block_sync(ALL_CONSUMERS, CONSUMERS); /* nobody multiplies from the ring */
-#pragma unroll
-    for (int i = 0; i < ROW_BLOCKS * BLOCK_M / 8; i++) {
-        const float *d = &state.sum[i / (BLOCK_M / 8)][4 * (i % (BLOCK_M / 8))];
-        if (self.part > 0)
-            sums[(self.part - 1) * PART + i * TERN_WARPGROUP] = float4{d[0], d[1], d[2], d[3]};
-    }
-    tern_block_sync(ALL_CONSUMERS, CONSUMERS);
-    if (self.part > 0)
-        return;
-#pragma unroll
-    for (int i = 0; i < ROW_BLOCKS * BLOCK_M / 8; i++)
-#pragma unroll
-        for (int part = 0; part < WARPS_K - 1; part++) {
-            const float4 more = sums[part * PART + i * TERN_WARPGROUP];
-            float *d = &state.sum[i / (BLOCK_M / 8)][4 * (i % (BLOCK_M / 8))];
-            d[0] += more.x;
-            d[1] += more.y;
-            d[2] += more.z;
-            d[3] += more.w;
-        }
-}
-
 /* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
 __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsigned char *shared) {
     if (WARPS_K > 1)
-        add_parts(self, state, shared);
+        tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS);
     if (CLUSTER_K > 1) {
         if (self.part == 0)
             tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, self.rank);
@@ -559,16 +489,13 @@ __device__ __forceinline__ void consume(const tern_args &args, const worker &sel
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_decode(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
         const int stage = (int)threadIdx.x - CONSUMERS;
-        if (stage < STAGES) {
-            tern_barrier_init(barrier_of(shared, stage, FULL), 1);
-            tern_barrier_init(barrier_of(shared, stage, EMPTY), 4 * WARPGROUPS);
-            tern_barrier_init(barrier_of(shared, stage, LANDED), X_THREADS);
-        }
+        if (stage < STAGES)
+            tern_slice_init(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS);
         __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared);

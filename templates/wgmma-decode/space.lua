@@ -23,8 +23,8 @@ end
 -- Registers a consumer thread has: setmaxnreg hands it what the producers leave of the launch's equal share (kernel.cu).
 local function register_rule(p, problem)
     local warpgroups = p.WARPS_N * p.WARPS_K
-    local entry = 512 // (p.MIN_BLOCKS * (warpgroups + 1)) // 8 * 8
-    local producer = warpgroups * p.MIN_BLOCKS > 3 and 32 or 40
+    local entry = 512 // (warpgroups + 1) // 8 * 8
+    local producer = warpgroups > 3 and 32 or 40
     local budget = math.min((entry * (warpgroups + 1) - producer) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
     local sums = p.ROW_BLOCKS
@@ -42,7 +42,7 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M >= math.max(2 * problem.m, 32) then
         return "BLOCK_M is twice M or more"
     end
-    local ctas = gpu.sms * p.MIN_BLOCKS // p.CLUSTER_K
+    local ctas = gpu.sms // p.CLUSTER_K
     if p.CLUSTER_K >= 4 then
         ctas = ctas * 7 // 8
     end
@@ -53,7 +53,7 @@ local function shape_rule(p, problem, gpu)
     if blocks > 1 and blocks >= 2 * share then
         return "the tile has room for twice a CTA's share"
     end
-    if blocks < share and (p.MIN_BLOCKS > 1 or p.CLUSTER_K > 1 or 2 * blocks < share) then
+    if blocks < share and (p.CLUSTER_K > 1 or 2 * blocks < share) then
         return "the tile is small for a CTA's share"
     end
     if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
@@ -67,10 +67,10 @@ end
 -- The rings: bytes of weights in flight that a multiprocessor wants, and slices of x as deep as shared memory allows.
 local function ring_rule(p, problem, gpu)
     local weights = weight_bytes(p, problem)
-    if weights * p.MIN_BLOCKS < 24576 or weights * p.MIN_BLOCKS > 98304 then
-        return "between 24 and 96 KB of weights in flight are wanted"
+    if weights < 24576 or weights > 98304 or p.SLOTS > 4 and weights >= 2 * 24576 then
+        return "between 24 and 96 KB of weights in flight are wanted, in the fewest slots"
     end
-    local room = math.min(gpu.smem_block_bytes, gpu.smem_sm_bytes // p.MIN_BLOCKS - 1024) - weights - 8320 * p.WARPS_N
+    local room = gpu.smem_block_bytes - weights - 8320 * p.WARPS_N
     local stage = 256 * p.BLOCK_M * p.WARPS_K + 24
     if p.STAGES * stage > room then
         return "the rings do not fit in shared memory"
@@ -85,7 +85,7 @@ local function ring_rule(p, problem, gpu)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, MIN_BLOCKS = 1, CHUNK = 2,
+local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, CHUNK = 2,
     SLOTS = 4, STAGES = 4, SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
 
 local function is_default(p)
@@ -105,7 +105,7 @@ local function valid(p, problem, gpu)
         return false, "blocks of a cluster own equally many rows of x, 16 at a time"
     end
     local warpgroups = p.WARPS_N * p.WARPS_K
-    if warpgroups > 4 or warpgroups * p.MIN_BLOCKS > 4 or warpgroups * p.MIN_BLOCKS < 2 then
+    if warpgroups > 4 or warpgroups < 2 then
         return false, "two to four warpgroups a multiprocessor"
     end
     if is_default(p) then
@@ -115,6 +115,9 @@ local function valid(p, problem, gpu)
         or ring_rule(p, problem, gpu)
     if not reason and p.SCALE_WEIGHTS == 0 and problem.groups > 1 and problem.group % (16 * p.CHUNK) ~= 0 then
         reason = "a chunk lies inside a scale group"
+    end
+    if not reason and p.ORDERED == p.SCALE_WEIGHTS then
+        reason = "order matters where sums are waited for"
     end
     if reason then
         return false, reason
@@ -142,7 +145,6 @@ return {
         { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K" },
         { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
         { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that split the CTA's K" },
-        { name = "MIN_BLOCKS", values = { 1, 2 }, default = 1, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
         { name = "ROW_BLOCKS", values = { 1, 2, 3 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
@@ -154,7 +156,7 @@ return {
     valid = valid,
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
         block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
         cluster = "CLUSTER_K",

@@ -71,6 +71,15 @@ template <int PENDING> __device__ __forceinline__ void tern_wgmma_wait() {
 #endif
 }
 
+// Keeps the compiler from moving instructions (dequantisation) up across the start of products or down across the wait for
+// them: it does so within a basic block only, so here is a branch that is never taken. `positive` is a number above 0 that
+// the compiler does not know, `site` tells one branch from the next.
+__device__ __forceinline__ void tern_wgmma_keep_order(int positive, int site) {
+#ifndef TERN_EMULATOR
+    asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %0, %1;\n@p trap;\n}" : : "r"(positive), "r"(-2 - site));
+#endif
+}
+
 // Low word of the descriptor of a B tile at `shared` (its rows from a 1024-byte boundary on): the start address in 16 bytes.
 // Steps of 16 k are 2 further on, rows of 64 k as many as their bytes / 16.
 __device__ __forceinline__ unsigned tern_wgmma_start_address(const void *shared) {
