@@ -1,4 +1,4 @@
-/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 128 on Hopper: quantised W, binary16 x and y, fp32 accumulation.
+/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 on Hopper: quantised W, binary16 x and y, fp32 accumulation.
  *
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. A CTA has WARPS_N * WARPS_K warpgroups that multiply, those of
@@ -16,14 +16,12 @@
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
  *   STAGES          slices of x in its ring, 3 or more
  *   SLOTS           k tiles of weights in the ring of a warp
- *   CHUNK           k-steps of 16 dequantised and committed together: 2 or 4
- *   ORDERED         1: the compiler is kept from moving dequantisation across the start of products
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
  * a fixed order: results do not depend on timing.
- * Bound by the tensor cores and the instructions of dequantisation. */
+ * Bound by the instructions of dequantisation up to M = 32, by the tensor cores from 64 on. */
 #include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
 #include "tern/groups.cuh"
@@ -42,8 +40,9 @@ constexpr int PARTS = CLUSTER_K * WARPS_K;   /* of K */
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
-/* Chunks of k-steps of 16 that are dequantised and committed together, as many sets of A registers as a k tile has chunks. */
-constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
+/* k-steps of 16 that are dequantised and committed together; sums of a group want whole ones. As many sets of A registers as
+ * a k tile has chunks. */
+constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN_TILE_STEPS / CHUNK;
 
 /* Shared memory: [x ring][weight rings of the warps][output slots][barriers]. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled; of one part of K */
@@ -67,7 +66,6 @@ constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS :
 
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
-static_assert(CHUNKS >= 2 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
 
@@ -193,15 +191,14 @@ __device__ __forceinline__ unsigned char *weight_ring(unsigned char *shared) {
     return shared + WEIGHTS_AT + (int)threadIdx.x / 32 * (SLOTS * SLOT_BYTES);
 }
 
-/* Row block and piece of this lane in a round. */
-__device__ __forceinline__ int side_block(int lane, int round) {
-    return (32 * round + lane) / PIECES;
-}
-__device__ __forceinline__ int side_piece(int lane, int round) {
-    return (32 * round + lane) % PIECES;
-}
-__device__ __forceinline__ int side_bytes(int piece) { /* a group */
-    return HAS_ZEROS && piece >= SCALE_PIECES ? 16 : 32;
+/* Of this lane in a round: row block, piece, group within the k tile, bytes a group. */
+struct side_piece {
+    int b, piece, within, bytes;
+};
+__device__ __forceinline__ side_piece side_of(int lane, int round) {
+    const int b = (32 * round + lane) / PIECES, piece = (32 * round + lane) % PIECES;
+    const bool zero = piece >= SCALE_PIECES;
+    return {b, piece, zero ? piece - SCALE_PIECES : piece / 2, zero ? 16 : 32};
 }
 
 /* Goes to the next tile in which this warp has rows. */
@@ -218,11 +215,10 @@ __device__ __forceinline__ void stream_tile(const tern_args &args, const worker 
     ahead.block_bytes = (long long)self.k_tiles * (4 * WARPS_N * TILE_BYTES);
 #pragma unroll
     for (int round = 0; round < SIDE_ROUNDS; round++) {
-        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round);
-        const bool zero = HAS_ZEROS && piece >= SCALE_PIECES;
-        const long long group = (tile + b * 4 * WARPS_N) * args.groups + (zero ? piece - SCALE_PIECES : piece / 2);
-        ahead.side[round] = static_cast<const unsigned char *>(zero ? args.zeros : args.scales) + group * side_bytes(piece) +
-                            (zero ? 0 : 16 * (piece % 2));
+        const side_piece mine = side_of(self.lane, round);
+        const long long group = (tile + mine.b * 4 * WARPS_N) * args.groups + mine.within;
+        ahead.side[round] = static_cast<const unsigned char *>(mine.bytes == 16 ? args.zeros : args.scales) +
+                            group * mine.bytes + (mine.bytes == 32 ? 16 * (mine.piece % 2) : 0);
     }
 }
 
@@ -238,12 +234,11 @@ __device__ __forceinline__ void copy_weights(const tern_args &args, const worker
                                  true, b < ahead.blocks && at + 16 * self.lane < TILE_BYTES);
 #pragma unroll
     for (int round = 0; round < SIDE_ROUNDS; round++) {
-        const int b = side_block(self.lane, round), piece = side_piece(self.lane, round),
-                  first = groups::first(ahead.k_tile);
-        const int within = piece >= SCALE_PIECES ? piece - SCALE_PIECES : piece / 2;
-        tern_cp_async_if<16>(slot + b * ENTRY_BYTES + TILE_BYTES + 16 * piece,
-                             ahead.side[round] + (long long)first * side_bytes(piece),
-                             groups::in_tile == 1 || first + within < args.groups, b < ahead.blocks);
+        const side_piece mine = side_of(self.lane, round);
+        const int first = groups::first(ahead.k_tile);
+        tern_cp_async_if<16>(slot + mine.b * ENTRY_BYTES + TILE_BYTES + 16 * mine.piece,
+                             ahead.side[round] + (long long)first * mine.bytes,
+                             groups::in_tile == 1 || first + mine.within < args.groups, mine.b < ahead.blocks);
     }
     tern_cp_async_commit();
     ahead.slot = ahead.slot + SLOT_BYTES == SLOTS * SLOT_BYTES ? 0 : ahead.slot + SLOT_BYTES;
@@ -360,8 +355,6 @@ __device__ __forceinline__ void multiply_tile(const tern_args &args, const worke
         for (int u = 0; u < ACTIVE * CHUNKS; u++) {
             const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
             issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, c * CHUNK, a[c]);
-            if (ORDERED)
-                tern_wgmma_keep_order(self.row_tiles, 2 * u);
             tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
             if (u == CHUNKS - 2)           /* and so is the slice before */
                 release(state, shared, self.lane);
@@ -372,8 +365,6 @@ __device__ __forceinline__ void multiply_tile(const tern_args &args, const worke
                 decode_chunk(state, self.lane, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE,
                              next % CHUNKS * CHUNK, a[next % CHUNKS]);
             if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
-                if (ORDERED)
-                    tern_wgmma_keep_order(self.row_tiles, 2 * u + 1);
                 tern_wgmma_wait<0>();
                 tern_wgmma_add_scaled(state.sum[b], state.part, scale);
             }
@@ -452,12 +443,9 @@ __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsi
 /* Rounds to binary16 and stores y. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
                                            consumer &state, unsigned char *shared, int active) {
-    const tern_store to = {shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT,
-                           OUTPUT + self.n,
-                           self.warp,
-                           self.lane,
-                           (long long)sweep.tile_m * BLOCK_M,
-                           self.rank};
+    unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
+    const long long x_row = (long long)sweep.tile_m * BLOCK_M;
+    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)

@@ -1,4 +1,4 @@
--- wgmma-decode: wgmma kernel for M = 16 to 128 on sm_90a. See kernel.cu for what the parameters mean to it.
+-- wgmma-decode: wgmma kernel for M = 16 to 64 on sm_90a. See kernel.cu for what the parameters mean to it.
 
 -- Bytes of shared memory: the ring of x, those of the weights (codes, and 48 bytes of scales and zeros a group), output
 -- slots, barriers.
@@ -14,6 +14,9 @@ end
 local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
+    end
+    if p.SCALE_WEIGHTS == 1 and p.BLOCK_M <= 32 then
+        return "few sums are quicker to scale than weights"
     end
     if p.ROUND_WEIGHTS ~= ((problem.family == "gptq") and p.SCALE_WEIGHTS or 0) then
         return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
@@ -37,18 +40,21 @@ local function register_rule(p, problem)
     end
 end
 
--- Tiles that fit M and N: x rows not wasted, and every row block of a share at once.
+-- Tiles that fit M and N: x rows not wasted, and every row block of a share at once. Problems that leave most of the GPU idle
+-- are for checking: they take any tile.
 local function shape_rule(p, problem, gpu)
-    if p.BLOCK_M >= math.max(2 * problem.m, 32) then
-        return "BLOCK_M is twice M or more"
-    end
     local ctas = gpu.sms // p.CLUSTER_K
     if p.CLUSTER_K >= 4 then
         ctas = ctas * 7 // 8
     end
-    ctas = math.max(ctas, 1)
-    local row_blocks = (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
-    local share = (row_blocks + ctas - 1) // ctas
+    local row_blocks = (problem.n + 63) // 64
+    if 4 * row_blocks < ctas then
+        return nil
+    end
+    if p.BLOCK_M < problem.m or p.BLOCK_M >= problem.m + 16 then
+        return "x is delivered once: BLOCK_M holds all of M, and no more than that"
+    end
+    local share = (row_blocks + ctas - 1) // math.max(ctas, 1)
     local blocks = p.WARPS_N * p.ROW_BLOCKS
     if blocks > 1 and blocks >= 2 * share then
         return "the tile has room for twice a CTA's share"
@@ -75,7 +81,7 @@ local function ring_rule(p, problem, gpu)
     if p.STAGES * stage > room then
         return "the rings do not fit in shared memory"
     end
-    if p.STAGES < 8 and (p.STAGES + 1) * stage <= room and p.STAGES + 1 ~= 7 then
+    if p.STAGES < 6 and (p.STAGES + 1) * stage <= room then
         return "a deeper ring of x fits"
     end
     local sums = 256 * p.BLOCK_M * p.WARPS_N * p.ROW_BLOCKS
@@ -85,8 +91,8 @@ local function ring_rule(p, problem, gpu)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, CHUNK = 2,
-    SLOTS = 4, STAGES = 4, SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
+local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, SLOTS = 4,
+    STAGES = 4, SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -113,12 +119,6 @@ local function valid(p, problem, gpu)
     end
     local reason = scale_rule(p, problem) or register_rule(p, problem) or shape_rule(p, problem, gpu)
         or ring_rule(p, problem, gpu)
-    if not reason and p.SCALE_WEIGHTS == 0 and problem.groups > 1 and problem.group % (16 * p.CHUNK) ~= 0 then
-        reason = "a chunk lies inside a scale group"
-    end
-    if not reason and p.ORDERED == p.SCALE_WEIGHTS then
-        reason = "order matters where sums are waited for"
-    end
     if reason then
         return false, reason
     end
@@ -128,12 +128,12 @@ end
 return {
     name = "wgmma-decode",
     op = "linear-a16",
-    summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, every warp streams its own weights: for M = 16 to 128",
+    summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, every warp streams its own weights: for M = 16 to 64",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
     activation = "f16",
     min_cc = 90,
-    m = { 16, 128 },
+    m = { 16, 64 },
     layout = "frag16x128",
     unit = "mma-f16",
     entry = "tern_wgmma_decode",
@@ -141,7 +141,7 @@ return {
     exact_weights = true,
     -- Declared in the order in which valid() asks: a refusal that reads the first few only is not asked again for the rest.
     params = {
-        { name = "BLOCK_M", values = { 16, 32, 48, 64, 128 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 16, 32, 48, 64 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K" },
         { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
         { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that split the CTA's K" },
@@ -149,9 +149,7 @@ return {
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
         { name = "ROW_BLOCKS", values = { 1, 2, 3 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
         { name = "SLOTS", values = { 4, 8 }, default = default.SLOTS, doc = "k tiles of weights in the ring of a warp" },
-        { name = "STAGES", values = { 3, 4, 5, 6, 8 }, default = default.STAGES, doc = "slices of x in its ring" },
-        { name = "CHUNK", values = { 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "ORDERED", values = { 0, 1 }, default = 0, doc = "1: the compiler is kept from moving dequantisation across the start of products" },
+        { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of x in its ring" },
     },
     valid = valid,
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once

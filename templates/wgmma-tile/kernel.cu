@@ -1,4 +1,4 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, binary16 x and y, fp32
  * accumulation.
  *
  * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
@@ -15,7 +15,6 @@
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
- *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
@@ -52,7 +51,7 @@ constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
-constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
+constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
 constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
 constexpr int PRODUCER_REGISTERS = 56;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
@@ -379,12 +378,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 /* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
-    const tern_store to = {shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT,
-                           2 + state.warpgroup,
-                           state.warp,
-                           state.lane,
-                           at.x_row,
-                           at.rank};
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, at.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
@@ -422,7 +417,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_tile(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
