@@ -1,4 +1,4 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill on Hopper: quantised W, binary16 x and y, fp32
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, binary16 x and y, fp32
  * accumulation.
  *
  * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
@@ -15,7 +15,6 @@
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
- *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
@@ -24,40 +23,35 @@
  * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
 #include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
+#include "tern/groups.cuh"
 #include "tern/memory.cuh"
-#include "tern/pipeline.cuh"
+#include "tern/slice_ring.cuh"
 #include "tern/sweep.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
+#include "tern/wgmma_store.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 constexpr bool GROUPED = GROUP > 0;
-constexpr int GROUP_K = GROUPED ? GROUP : 1;
-/* Groups that a 128-k tile may touch; the general case starts 32 before the end of a group at worst. */
-constexpr int TILE_GROUPS = !GROUPED || GROUP_K % TERN_TILE_K == 0 ? 1
-                            : TERN_TILE_K % GROUP_K == 0           ? TERN_TILE_K / GROUP_K
-                                                                   : 1 + (TERN_TILE_K - 32 + GROUP_K - 1) / GROUP_K;
-/* k after which zeros and scales are looked up anew: the largest power of two up to 128 that divides the group. */
-constexpr int SCALE_K = GROUP_K % 128 == 0 ? 128 : GROUP_K % 64 == 0 ? 64 : 32;
+typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 
 /* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * TILE_GROUPS * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * TILE_GROUPS * 16 : 0;
+constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
+constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::in_tile * 16 : 0;
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int OUTPUT_BYTES = 4 * TERN_TURN_SLOT + 32; /* of a consumer warp; 32 spread the four of a warpgroup over banks */
-constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * OUTPUT_BYTES;
+constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
-constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
+constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
 constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
 constexpr int PRODUCER_REGISTERS = 56;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
@@ -67,7 +61,7 @@ static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGIS
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
 static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
-static_assert(!SCALE_SUMS || 16 * CHUNK <= SCALE_K, "a chunk lies inside a scale group");
+static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
@@ -102,26 +96,18 @@ __device__ __forceinline__ bool next_place(const tern_args &args, tern_sweep &sw
     return true;
 }
 
-/* Barriers of a stage. Landed: x is in shared memory; full: all of the slice is, and the tensor cores may read it. */
-enum stage_barrier { FULL = 0, EMPTY = 8, LANDED = 16 };
-__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, stage_barrier which) {
-    return shared + BARRIERS_AT + 24 * stage + which;
-}
-
-/* First scale group of a k tile. */
-__device__ __forceinline__ unsigned first_group(unsigned k_tile) {
-    return GROUPED ? k_tile * TERN_TILE_K / (unsigned)GROUP_K : 0;
+__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
+    return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
 /* ---- producer ---- */
 
 /* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
-constexpr int X_THREADS = 64;
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                           int k_tile, int lane) {
-    constexpr int SCALE_PIECES = CTA_TILES * TILE_GROUPS * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
+    constexpr int SCALE_PIECES = CTA_TILES * groups::in_tile * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
         return;
 #pragma unroll
@@ -130,8 +116,8 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
         if (id >= PIECES)
             break;
         const bool zero = id >= SCALE_PIECES;
-        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / TILE_GROUPS;
-        const long long group = (long long)first_group((unsigned)k_tile) + entry % TILE_GROUPS;
+        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / groups::in_tile;
+        const long long group = (long long)groups::first(k_tile) + entry % groups::in_tile;
         const long long index = (long long)(at.row_tile + tile) * args.groups + group;
         const bool inside = tile < 4 * at.blocks && at.row_tile + tile < at.row_tiles && group < args.groups;
         const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
@@ -148,37 +134,24 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
     const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
     if (lane == 0)
-        tern_barrier_arrive_expect(barrier_of(shared, stage, FULL), inside * BYTES);
+        tern_barrier_arrive_expect(barrier_of(shared, stage, TERN_FULL), inside * BYTES);
     __syncwarp();
     if (lane < inside)
         tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
                        static_cast<const unsigned char *>(args.codes) +
                            ((long long)(at.row_tile + lane) * at.k_tiles + k_tile) * BYTES,
-                       BYTES, barrier_of(shared, stage, FULL));
+                       BYTES, barrier_of(shared, stage, TERN_FULL));
 }
 
 /* Warp 0: what belongs to W. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         copy_codes(args, at, shared, fill.stage, k_tile, lane);
         copy_side(args, at, shared, fill.stage, k_tile, lane);
         if (GROUPED)
-            tern_cp_async_arrive(barrier_of(shared, fill.stage, FULL));
-        tern_ring_advance<STAGES>(fill);
-    }
-}
-
-/* Warp 1: the fence between copies of x and the tensor cores. It stands here, since in a consumer it would wait for the
- * products under way, and in a copying thread for the copies under way. */
-__device__ __forceinline__ void publish_x(const place &at, unsigned char *shared, tern_ring &fill, int lane) {
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, LANDED), fill.parity ^ 1);
-        tern_fence_async();
-        __syncwarp();
-        if (lane == 0)
-            tern_barrier_arrive(barrier_of(shared, fill.stage, FULL));
+            tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -190,11 +163,11 @@ __device__ __forceinline__ void produce_x(const tern_args &args, const place &at
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, EMPTY), fill.parity);
+        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-        tern_copy_swizzled<BLOCK_M, X_THREADS>(shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, args.k,
-                                               inside ? rows : 0, thread);
-        tern_cp_async_arrive(barrier_of(shared, fill.stage, LANDED));
+        tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, args.k,
+                                                    inside ? rows : 0, thread);
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_LANDED));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -209,7 +182,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
         else if (warp == 1)
-            publish_x(at, shared, fill, lane);
+            tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
             produce_x(args, at, shared, fill, thread - 64);
         __syncwarp();
@@ -232,7 +205,7 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, warp, lane;  /* warp within the warpgroup */
-    tern_turn turn;
+    tern_gather gather;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
@@ -248,23 +221,20 @@ template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state
         return;
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
-        tern_load_natural<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
-                                block / BLOCKS_A_CHUNK, state.lane, state.turn);
+        tern_gather_codes<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
+                                block / BLOCKS_A_CHUNK, state.gather);
 }
 
 /* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
 template <int ACTIVE>
 __device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
                                            unsigned k_tile, int block) {
-    if (!GROUPED || block * 32 % SCALE_K != 0)
+    if (!GROUPED || block * 32 % groups::scale_k != 0)
         return;
-    const int slot = TILE_GROUPS == 1 ? 0
-                     : TERN_TILE_K % GROUP_K == 0
-                         ? 32 * block / GROUP_K
-                         : (int)((k_tile * TERN_TILE_K + 32u * (unsigned)block) / (unsigned)GROUP_K - first_group(k_tile));
+    const int slot = groups::slot((int)k_tile, block);
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++) {
-        const int entry = (own_tile(state, b) * TILE_GROUPS + slot) * 8 + state.lane / 4;
+        const int entry = (own_tile(state, b) * groups::in_tile + slot) * 8 + state.lane / 4;
         state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
         if (HAS_ZEROS) {
             const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
@@ -319,7 +289,8 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
             if (SCALE_SUMS)
-                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile, s * 16 % SCALE_K != 0);
+                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile,
+                                              s * 16 % groups::scale_k != 0);
             else
                 tern_wgmma<BLOCK_M>::multiply(state.sum[b], a[u][b], b_tile, true);
         }
@@ -331,7 +302,7 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
     __syncwarp();
     if (stage >= 0 && state.lane == 0)
-        tern_barrier_arrive(barrier_of(shared, stage, EMPTY));
+        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
 }
 
 /* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
@@ -340,7 +311,7 @@ template <int ACTIVE>
 __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
     fragments a[2];
     int released = -1; /* stage to give back when its last products are done */
-    tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+    tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         const int stage = use.stage;
@@ -359,10 +330,10 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
             else if (k_tile + 1 < at.k_end) {
-                tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+                tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
             }
-            if (SCALE_SUMS && (c + 1) * CHUNK * 16 % SCALE_K == 0) {
+            if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 flush_group<ACTIVE>(state, scale);
             }
@@ -379,7 +350,7 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
 /* The same for a warpgroup without rows in the tile. */
 __device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, use.stage, FULL), use.parity);
+        tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
         tern_ring_advance<STAGES>(use);
     }
@@ -405,48 +376,18 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
-/* Output goes in units of 16 rows of x. With K split over a cluster each block owns UNITS / CLUSTER_K of them; sums meet in
- * the ring, which is idle then. */
-constexpr int UNITS = BLOCK_M / 16, OWN_UNITS = UNITS / CLUSTER_K;
-
-/* Rounds to binary16 and stores y: PASS units at a time through shared memory, where the four warps of a warpgroup put
- * their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes. N is a multiple of 8: a
- * chunk is inside or outside. Warpgroups have barriers 2 and up. */
+/* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
-    constexpr int PASS = OWN_UNITS % 4 == 0 ? 4 : OWN_UNITS % 2 == 0 ? 2 : 1;
-    const int lane = state.lane, chunk = lane % 8;
-    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * OUTPUT_BYTES, *own = slots + state.warp * OUTPUT_BYTES;
-    const unsigned char *unit = slots + chunk / 2 * OUTPUT_BYTES + state.warp * TERN_TURN_SLOT; /* that this warp stores */
-    const long long left = args.m - at.x_row;
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, at.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
         const int tile = at.row_tile + own_tile(state, b);
-        const long long n = 16LL * (tile - state.warp) + 8 * chunk;
-        const int rows = n < args.n ? (int)(left < BLOCK_M ? left : BLOCK_M) : 0;
-        float2 scale = {1.0f, 1.0f};
-        if (!GROUPED) {
-            const int inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-            scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
-        }
-#pragma unroll
-        for (int first = 0; first < UNITS; first += PASS) {
-            if (CLUSTER_K > 1 && first / OWN_UNITS != at.rank)
-                continue;
-#pragma unroll
-            for (int i = 0; i < PASS; i++)
-                tern_turn_put(own + i * TERN_TURN_SLOT, &state.sum[b][8 * (first + i)], scale, lane);
-            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-            const int row = 16 * (first + state.warp) + lane / 8;
-            __half *y = static_cast<__half *>(args.y) + (at.x_row + row) * args.n + n;
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (state.warp < PASS && row + 4 * i < rows)
-                    tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
-            tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-        }
+        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
+        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
     }
 }
 
@@ -455,7 +396,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    state.turn = tern_turn_start(state.lane);
+    state.gather = tern_gather_start(state.lane);
     tern_ring use = {0, 0};
     tern_sweep sweep = start_sweep(args);
     place at;
@@ -477,16 +418,13 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_tile(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
     /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
-    if (threadIdx.x < STAGES) {
-        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, FULL), 2 + (GROUPED ? 32 : 0));
-        tern_barrier_init(barrier_of(shared, (int)threadIdx.x, LANDED), X_THREADS);
-    } else if (threadIdx.x < 2 * STAGES)
-        tern_barrier_init(barrier_of(shared, (int)threadIdx.x - STAGES, EMPTY), 4 * CONSUMERS);
+    if (threadIdx.x < STAGES)
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

@@ -27,7 +27,7 @@ end
 -- Registers a consumer thread has: setmaxnreg hands it what the producers (56) leave of the launch's equal share. kernel.cu
 -- asserts the same sum, so that no build can wait for registers that do not come.
 local function register_rule(p, problem)
-    local share = 65536 // p.MIN_BLOCKS // (128 * (p.CONSUMERS + 1)) // 8 * 8
+    local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
     local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, two sets of A fragments, codes, scales and zero points
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
@@ -56,13 +56,13 @@ local function cluster_rule(p, problem, gpu)
     if 3 * p.CLUSTER_K * 128 > problem.k then
         return "fewer than three k tiles for each block of a cluster"
     end
-    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 3 * gpu.sms * p.MIN_BLOCKS then
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 3 * gpu.sms then
         return "enough row blocks without splitting K"
     end
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, MIN_BLOCKS = 1, CLUSTER_K = 1 }
+local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -77,20 +77,14 @@ end
 local function shape_rule(p, problem, gpu)
     local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
-    if p.BLOCK_M >= 2 * math.max(problem.m, 33) then
+    if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
-    if p.BLOCK_M < 64 and problem.m > 64 then
-        return "BLOCK_M below 64 is for small M"
+    if p.BLOCK_M % 96 == 0 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
+        return "BLOCK_M 96 and 192 are for an M that they just hold"
     end
     if p.BLOCK_M <= 64 and p.CHUNK == 1 or p.BLOCK_M > 64 and p.CHUNK == 4 then
         return "long chunks hide latency where a product is short, short ones save registers"
-    end
-    if p.CONSUMERS == 4 and p.BLOCK_M > 64 then
-        return "four warpgroups are for small M"
-    end
-    if p.MIN_BLOCKS > 1 and p.CONSUMERS > 1 then
-        return "several CTAs a multiprocessor have one consumer warpgroup each"
     end
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
@@ -109,7 +103,7 @@ end
 
 -- The ring: as deep as shared memory allows, of the values that STAGES has.
 local function ring_rule(p, problem, gpu)
-    local room = math.min(gpu.smem_block_bytes, gpu.smem_sm_bytes // p.MIN_BLOCKS - 1024)
+    local room = gpu.smem_block_bytes
     if shared_bytes(p, problem, p.STAGES) > room then
         return "the ring does not fit in shared memory"
     end
@@ -142,28 +136,27 @@ return {
     bits = { 2, 3, 4, 8 },
     activation = "f16",
     min_cc = 90,
-    m = { 16, 1048576 },
+    m = { 65, 1048576 },
     layout = "frag16x128",
     unit = "mma-f16",
     entry = "tern_wgmma_tile",
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 32, 64, 96, 128, 160, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 1, 2, 3, 4 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "BLOCK_M", values = { 64, 96, 128, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
-        { name = "MIN_BLOCKS", values = { 1, 2 }, default = default.MIN_BLOCKS, doc = "CTAs a multiprocessor that registers are budgeted for" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS*MIN_BLOCKS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
         cluster = "CLUSTER_K",

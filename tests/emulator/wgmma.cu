@@ -91,12 +91,21 @@ extern "C" __global__ void wgmma_unswizzled(struct tern_args args) {
     tern_wgmma<32>::multiply(d, a, b & ~(3ull << 62), true);
 }
 
+// A tile as it lies in global memory: chunks of 16 bytes a lane, for 3 bits the upper plane of 8 bytes a lane behind them.
 template <int BITS> static void columns(const struct tern_args &args) {
+    constexpr int CHUNKS = BITS == 8 ? 4 : BITS == 4 ? 2 : 1;
+    TERN_SHARED_DYNAMIC(tile);
+    const int lane = (int)threadIdx.x;
+    const unsigned *x = (const unsigned *)args.x + lane * 16;
     unsigned words[2 * BITS];
-    memcpy(words, (const unsigned *)args.x + threadIdx.x * 16, sizeof words);
-    for (int chunk = 0; chunk < (BITS == 8 ? 4 : BITS == 4 ? 2 : 1); chunk++)
-        tern_natural_columns<BITS>(words, chunk, tern_turn_start((int)threadIdx.x));
-    memcpy((unsigned *)args.y + threadIdx.x * 16, words, sizeof words);
+    for (int chunk = 0; chunk < CHUNKS; chunk++)
+        memcpy(tile + 512 * chunk + 16 * lane, x + 4 * chunk, 16);
+    if (BITS == 3)
+        memcpy(tile + 512 + 8 * lane, x + 4, 8);
+    __syncwarp();
+    for (int chunk = 0; chunk < CHUNKS; chunk++)
+        tern_gather_codes<BITS>(words, tile, chunk, tern_gather_start(lane));
+    memcpy((unsigned *)args.y + lane * 16, words, sizeof words);
 }
 
 // x, y: [32][16] words, the first 2 * bits of a lane; k: bits.

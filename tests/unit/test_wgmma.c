@@ -121,6 +121,7 @@ static void columns_and_lanes_trade_places(void **state) {
         struct emulator_case c = {.entry = "wgmma_columns",
                                   .blocks = 1,
                                   .block = 32,
+                                  .smem = 2048,
                                   .x = x,
                                   .x_bytes = sizeof x,
                                   .y_bytes = sizeof y,

@@ -149,6 +149,31 @@ __device__ __forceinline__ uint4 tern_shared_load_16(const void *shared) {
     return value;
 }
 
+__device__ __forceinline__ uint2 tern_shared_load_8(const void *shared) {
+    uint2 value;
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 8);
+    memcpy(&value, shared, 8);
+#else
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(value.x), "=r"(value.y)
+                 : "r"(tern_shared_address(shared))
+                 : "memory");
+#endif
+    return value;
+}
+
+__device__ __forceinline__ unsigned tern_shared_load_4(const void *shared) {
+    unsigned value;
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 4);
+    memcpy(&value, shared, 4);
+#else
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(tern_shared_address(shared)) : "memory");
+#endif
+    return value;
+}
+
 // Two floats; 8-byte aligned.
 __device__ __forceinline__ void tern_shared_load_pair(float (&pair)[2], const void *shared) {
 #ifdef TERN_EMULATOR

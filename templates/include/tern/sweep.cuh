@@ -23,8 +23,8 @@ __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned til
     tern_sweep s = {self, tiles_n * tiles_m, count, row_blocks, tiles_n, tiles_m, 0, 0, 0};
     if (units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles
         s.step = 0;
-        s.next = (unsigned)((unsigned long long)self * units / count);
-        s.end = (unsigned)((self + 1ULL) * units / count);
+        s.next = self * units / count; // below 2^32: a GPU holds a few hundred workers
+        s.end = (self + 1) * units / count;
     }
     return s;
 }

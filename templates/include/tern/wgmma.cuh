@@ -102,8 +102,10 @@ template <int N> struct tern_wgmma {
     "%0, %1, %2, %3, %4, %5, %6, %7"
 #define TERN_WGMMA_TEXT_16 TERN_WGMMA_TEXT_8 \
     ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define TERN_WGMMA_TEXT_32 TERN_WGMMA_TEXT_16 \
-    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TERN_WGMMA_TEXT_24 TERN_WGMMA_TEXT_16 \
+    ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define TERN_WGMMA_TEXT_32 TERN_WGMMA_TEXT_24 \
+    ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define TERN_WGMMA_TEXT_48 TERN_WGMMA_TEXT_32 \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define TERN_WGMMA_TEXT_64 TERN_WGMMA_TEXT_48 \
@@ -120,8 +122,9 @@ template <int N> struct tern_wgmma {
     "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
 #define TERN_WGMMA_OUT_16 TERN_WGMMA_OUT_8, \
     "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-#define TERN_WGMMA_OUT_32 TERN_WGMMA_OUT_16, \
-    "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+#define TERN_WGMMA_OUT_24 TERN_WGMMA_OUT_16, \
+    "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+#define TERN_WGMMA_OUT_32 TERN_WGMMA_OUT_24, \
     "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
 #define TERN_WGMMA_OUT_48 TERN_WGMMA_OUT_32, \
     "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
@@ -155,6 +158,7 @@ template <int N> struct tern_wgmma {
     };
 TERN_WGMMA_DEFINE(16, 8, 8, 9, 10, 11, 12, 13)
 TERN_WGMMA_DEFINE(32, 16, 16, 17, 18, 19, 20, 21)
+TERN_WGMMA_DEFINE(48, 24, 24, 25, 26, 27, 28, 29)
 TERN_WGMMA_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
 TERN_WGMMA_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
 TERN_WGMMA_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)

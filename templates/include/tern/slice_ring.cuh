@@ -1,0 +1,40 @@
+// Ring of slices of x in shared memory, between warps that copy and warpgroups that multiply (wgmma). Owns nothing: the
+// kernel says where slices and barriers lie.
+//
+// A slice passes three barriers: empty (all consumers are done with it), landed (copies by cp.async are complete), full (the
+// tensor cores may read it). The fence between the last two stands in a warp of its own: in a consumer it would wait for
+// the products under way, and in a copying thread for the copies under way.
+#ifndef TERN_SLICE_RING_CUH
+#define TERN_SLICE_RING_CUH
+
+#include "tern/pipeline.cuh"
+
+enum tern_slice_barrier { TERN_FULL = 0, TERN_EMPTY = 8, TERN_LANDED = 16 };
+#define TERN_SLICE_BARRIERS 24 /* bytes of a stage */
+#define TERN_X_THREADS      64 /* that copy x, two warps */
+
+__device__ __forceinline__ void *tern_slice_barrier_of(unsigned char *barriers, int stage, tern_slice_barrier which) {
+    return barriers + TERN_SLICE_BARRIERS * stage + which;
+}
+
+// Of one stage; `full` arrivals make it full, `consumers` warps empty.
+__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
+    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_FULL), full);
+    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_EMPTY), consumers);
+    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_LANDED), TERN_X_THREADS);
+}
+
+// The warp between: makes `count` slices known to the tensor cores.
+template <int STAGES>
+__device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, tern_ring &fill, int count, int lane) {
+    for (int i = 0; i < count; i++) {
+        tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED), fill.parity ^ 1);
+        tern_fence_async();
+        __syncwarp();
+        if (lane == 0)
+            tern_barrier_arrive(tern_slice_barrier_of(barriers, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+#endif

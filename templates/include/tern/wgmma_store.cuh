@@ -1,0 +1,56 @@
+// Sums of a warpgroup to y: 64 rows of W (n) times COUNT * 2 rows of x (m), rounded to binary16, by way of shared memory,
+// where the four warps put their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes.
+// Owns nothing.
+#ifndef TERN_WGMMA_STORE_CUH
+#define TERN_WGMMA_STORE_CUH
+
+#include "tern/abi.h"
+#include "tern/pipeline.cuh"
+
+// Bytes of shared memory of a warp; 32 spread the four of a warpgroup over the banks.
+#define TERN_STORE_SLOT (4 * TERN_TURN_SLOT + 32)
+
+struct tern_store {
+    unsigned char *slots; // 4 * TERN_STORE_SLOT bytes of the warpgroup
+    int barrier;          // a named barrier of its own
+    int warp, lane;       // warp within the warpgroup
+    long long x_row;      // first row of x
+    int rank;             // of the CLUSTER blocks that own equally many units of 16 rows of x; those of `rank` are stored
+};
+
+// Stores times scale (row g, row g + 8 of the warp's tile); `tile` is the warp's 16-row tile of W. N is a multiple of 8: a
+// chunk of 8 columns is inside or outside. All four warps call.
+template <int CLUSTER, int COUNT>
+__device__ __forceinline__ void tern_store_sums(const tern_args &args, const tern_store &to, int tile, float2 scale,
+                                                const float (&sum)[COUNT]) {
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER, PASS = OWN % 4 == 0 ? 4 : OWN % 2 == 0 ? 2 : 1;
+    const int lane = to.lane, chunk = lane % 8;
+    unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
+    const unsigned char *unit = to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
+    const long long n = 16LL * (tile - to.warp) + 8 * chunk, left = args.m - to.x_row;
+    const int rows = n < args.n ? (int)(left < 2 * COUNT ? left : 2 * COUNT) : 0;
+#pragma unroll
+    for (int first = 0; first < UNITS; first += PASS) {
+        if (CLUSTER > 1 && first / OWN != to.rank)
+            continue;
+#pragma unroll
+        for (int i = 0; i < PASS; i++)
+            tern_turn_put(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, lane);
+        tern_block_sync(to.barrier, TERN_WARPGROUP);
+        const int row = 16 * (first + to.warp) + lane / 8;
+        __half *y = static_cast<__half *>(args.y) + (to.x_row + row) * args.n + n;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (to.warp < PASS && row + 4 * i < rows)
+                tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
+        tern_block_sync(to.barrier, TERN_WARPGROUP);
+    }
+}
+
+// Scales of the warp's tile where a row has one; rows past the end are never stored.
+__device__ __forceinline__ float2 tern_row_scales(const tern_args &args, int tile, int row_tiles, int lane) {
+    const int inside = tile < row_tiles ? tile : row_tiles - 1;
+    return __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
+}
+
+#endif

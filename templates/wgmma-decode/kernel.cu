@@ -1,0 +1,497 @@
+/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 on Hopper: quantised W, binary16 x and y, fp32 accumulation.
+ *
+ * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
+ * a warp), x the shared-memory operand with BLOCK_M columns. A CTA has WARPS_N * WARPS_K warpgroups that multiply, those of
+ * equal k side by side along N, and three warps that copy x.
+ *
+ * Weights belong to one warp each, so each warp streams its own by cp.async into a ring of SLOTS k tiles, and no other warp
+ * waits for them. x is shared: a ring of STAGES slices of 128 k for each of the WARPS_K parts of K, copied by cp.async into
+ * swizzled tiles. While one half of a slice multiplies, the next is dequantised into a second set of registers.
+ *
+ * Parameters, constexpr ints in front of this file (space.lua has values and limits):
+ *   BLOCK_M         rows of x of a CTA, columns of the wgmma
+ *   WARPS_N         warpgroups side by side along N
+ *   WARPS_K         warpgroups that split the CTA's part of K; their sums meet in shared memory
+ *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
+ *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
+ *   STAGES          slices of x in its ring, 3 or more
+ *   SLOTS           k tiles of weights in the ring of a warp
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
+ * a fixed order: results do not depend on timing.
+ * Bound by the instructions of dequantisation up to M = 32, by the tensor cores from 64 on. */
+#include "tern/abi.h"
+#include "tern/cluster_sum.cuh"
+#include "tern/groups.cuh"
+#include "tern/memory.cuh"
+#include "tern/part_sum.cuh"
+#include "tern/slice_ring.cuh"
+#include "tern/sweep.cuh"
+#include "tern/wgmma.cuh"
+#include "tern/wgmma_codes.cuh"
+#include "tern/wgmma_store.cuh"
+
+constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS; /* CONSUMERS in threads */
+constexpr int THREADS = CONSUMERS + TERN_WARPGROUP;
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most */
+constexpr int PARTS = CLUSTER_K * WARPS_K;   /* of K */
+constexpr bool GROUPED = GROUP > 0;
+typedef struct tern_groups<GROUP> groups;
+constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+/* k-steps of 16 that are dequantised and committed together; sums of a group want whole ones. As many sets of A registers as
+ * a k tile has chunks. */
+constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN_TILE_STEPS / CHUNK;
+
+/* Shared memory: [x ring][weight rings of the warps][output slots][barriers]. */
+constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled; of one part of K */
+constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
+constexpr int SCALE_BYTES = GROUPED ? 32 * groups::in_tile : 0, ZERO_BYTES = GROUPED && HAS_ZEROS ? 16 * groups::in_tile : 0;
+constexpr int ENTRY_BYTES = TILE_BYTES + SCALE_BYTES + ZERO_BYTES; /* of a 16-row tile: codes, scales, zeros */
+constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
+constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
+constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
+constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
+constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
+constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
+
+/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
+ * the others give. */
+constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 40;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
+constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+
+static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(SLOTS >= 2, "a slot to use and one to fill");
+static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
+static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
+
+enum { ALL_THREADS = 1, ALL_CONSUMERS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each WARPS_N */
+
+/* ---- who works on what ---- */
+
+/* What a warp is and which part of K is its own; the same for all tiles. */
+struct worker {
+    int lane, warp, n, part; /* warp within its warpgroup; place of that along N and along K */
+    int row_tiles, k_tiles;  /* of W */
+    int k_begin, k_end;      /* its k tiles */
+    int steps;               /* slices that the ring of x brings a tile: the longest part of this CTA */
+    int rank;                /* of the CTA in its cluster */
+};
+
+__device__ __forceinline__ int part_begin(int part, int k_tiles) {
+    return part * k_tiles / PARTS;
+}
+
+__device__ __forceinline__ worker find_worker(const tern_args &args) {
+    worker self;
+    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.lane = (int)threadIdx.x % 32;
+    self.warp = (int)threadIdx.x / 32 % 4;
+    self.n = warpgroup % WARPS_N;
+    self.part = warpgroup / WARPS_N;
+    self.row_tiles = (int)((args.n + 15) / 16);
+    self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    self.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+    const int first = self.rank * WARPS_K;
+    self.k_begin = part_begin(first + self.part, self.k_tiles);
+    self.k_end = part_begin(first + self.part + 1, self.k_tiles);
+    self.steps = 0;
+#pragma unroll
+    for (int part = first; part < first + WARPS_K; part++) {
+        const int length = part_begin(part + 1, self.k_tiles) - part_begin(part, self.k_tiles);
+        self.steps = length > self.steps ? length : self.steps;
+    }
+    return self;
+}
+
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
+__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
+    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
+                                    gridDim.x / CLUSTER_K);
+}
+__device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
+    return tern_sweep_next<BLOCKS, 8>(sweep);
+}
+
+/* Row blocks of the tile that the warpgroup has: blocks go round them, so that a low tile occupies all. */
+__device__ __forceinline__ int own_blocks(const tern_sweep &sweep, const worker &self) {
+    return ((int)sweep.blocks - self.n + WARPS_N - 1) / WARPS_N;
+}
+/* The warp's 16-row tile in row block b of those. */
+__device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &self, int b) {
+    return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
+}
+
+/* ---- x: three warps ---- */
+
+/* A step brings a slice to each part of K, where it still has one. */
+__device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
+                                       tern_ring &fill, int thread) {
+    const long long left = args.m - x_row - thread / 16;
+    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
+    const __half *x = static_cast<const __half *>(args.x) + (x_row + thread / 16) * args.k + column;
+    for (int step = 0; step < self.steps; step++) {
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
+#pragma unroll
+        for (int part = 0; part < WARPS_K; part++) {
+            const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
+            if (k_tile >= part_begin(self.rank * WARPS_K + part + 1, self.k_tiles))
+                continue;
+            const bool inside = k_tile * TERN_TILE_K + column < args.k;
+            tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
+                                                        x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
+        }
+        tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_LANDED));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
+    const worker self = find_worker(args);
+    const int thread = (int)threadIdx.x - CONSUMERS, warp = (int)tern_uniform((unsigned)thread / 32);
+    tern_ring fill = {0, 1};
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        if (warp == 0)
+            tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
+        else if (warp < 3)
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
+        __syncwarp();
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum */
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+        if (PARTS > 1)
+            tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+}
+
+/* ---- weights: every warp streams its own ---- */
+
+/* Scales and zeros of a k tile are 16-byte pieces, two a group of scales, then one a group of zeros; lanes take those of all
+ * row blocks. */
+constexpr int SCALE_PIECES = 2 * groups::in_tile, PIECES = SCALE_PIECES + (HAS_ZEROS ? groups::in_tile : 0);
+constexpr int SIDE_ROUNDS = GROUPED ? (ROW_BLOCKS * PIECES + 31) / 32 : 0;
+
+/* What a warp copies next, ahead of what it multiplies, on its own walk through the sweep. */
+struct stream {
+    tern_sweep sweep;
+    int k_tile, blocks;         /* next k tile; row blocks of the tile at hand that lie in W: none when nothing is left */
+    int slot;                   /* byte of the slot to fill, from the warp's first one on */
+    const unsigned char *codes; /* this lane's 16 bytes of k_tile in row block 0, */
+    long long block_bytes;      /* and from one row block to the next */
+    const unsigned char *side[SIDE_ROUNDS + 1]; /* this lane's pieces of group 0 */
+};
+
+__device__ __forceinline__ unsigned char *weight_ring(unsigned char *shared) {
+    return shared + WEIGHTS_AT + (int)threadIdx.x / 32 * (SLOTS * SLOT_BYTES);
+}
+
+/* Of this lane in a round: row block, piece, group within the k tile, bytes a group. */
+struct side_piece {
+    int b, piece, within, bytes;
+};
+__device__ __forceinline__ side_piece side_of(int lane, int round) {
+    const int b = (32 * round + lane) / PIECES, piece = (32 * round + lane) % PIECES;
+    const bool zero = piece >= SCALE_PIECES;
+    return {b, piece, zero ? piece - SCALE_PIECES : piece / 2, zero ? 16 : 32};
+}
+
+/* Goes to the next tile in which this warp has rows. */
+__device__ __forceinline__ void stream_tile(const tern_args &args, const worker &self, stream &ahead) {
+    int own = 0;
+    while (self.k_begin < self.k_end && own == 0 && next_tile(ahead.sweep))
+        own = own_blocks(ahead.sweep, self);
+    const int in_w = (self.row_tiles - own_tile(ahead.sweep, self, 0) + 4 * WARPS_N - 1) / (4 * WARPS_N);
+    ahead.blocks = own < in_w ? own : in_w;
+    const long long tile = own_tile(ahead.sweep, self, 0);
+    ahead.k_tile = own > 0 ? self.k_begin : self.k_end; /* which it has passed then for good */
+    ahead.codes =
+        static_cast<const unsigned char *>(args.codes) + (tile * self.k_tiles + self.k_begin) * TILE_BYTES + 16 * self.lane;
+    ahead.block_bytes = (long long)self.k_tiles * (4 * WARPS_N * TILE_BYTES);
+#pragma unroll
+    for (int round = 0; round < SIDE_ROUNDS; round++) {
+        const side_piece mine = side_of(self.lane, round);
+        const long long group = (tile + mine.b * 4 * WARPS_N) * args.groups + mine.within;
+        ahead.side[round] = static_cast<const unsigned char *>(mine.bytes == 16 ? args.zeros : args.scales) +
+                            group * mine.bytes + (mine.bytes == 32 ? 16 * (mine.piece % 2) : 0);
+    }
+}
+
+/* Starts the copies of the next k tile into its slot, which all lanes are done with. Rows outside W are left as they are. */
+__device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, stream &ahead,
+                                             unsigned char *shared) {
+    unsigned char *slot = weight_ring(shared) + ahead.slot;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int at = 0; at < TILE_BYTES; at += 512)
+            tern_cp_async_if<16>(slot + b * ENTRY_BYTES + at + 16 * self.lane, ahead.codes + b * ahead.block_bytes + at,
+                                 true, b < ahead.blocks && at + 16 * self.lane < TILE_BYTES);
+#pragma unroll
+    for (int round = 0; round < SIDE_ROUNDS; round++) {
+        const side_piece mine = side_of(self.lane, round);
+        const int first = groups::first(ahead.k_tile);
+        tern_cp_async_if<16>(slot + mine.b * ENTRY_BYTES + TILE_BYTES + 16 * mine.piece,
+                             ahead.side[round] + (long long)first * mine.bytes,
+                             groups::in_tile == 1 || first + mine.within < args.groups, mine.b < ahead.blocks);
+    }
+    tern_cp_async_commit();
+    ahead.slot = ahead.slot + SLOT_BYTES == SLOTS * SLOT_BYTES ? 0 : ahead.slot + SLOT_BYTES;
+    ahead.codes += TILE_BYTES;
+    if (++ahead.k_tile == self.k_end)
+        stream_tile(args, self, ahead);
+}
+
+/* The first k tiles: before anything else. */
+__device__ __forceinline__ stream start_stream(const tern_args &args, const worker &self, unsigned char *shared) {
+    stream ahead = {};
+    ahead.sweep = start_sweep(args);
+    stream_tile(args, self, ahead);
+    for (int i = 0; i < SLOTS; i++)
+        copy_weights(args, self, ahead, shared);
+    return ahead;
+}
+
+/* ---- consumers ---- */
+
+/* Registers of a consumer thread. */
+struct consumer {
+    float sum[ROW_BLOCKS][BLOCK_M / 2];      /* fp32 result */
+    float part[BLOCK_M / 2];                 /* sum of one scale group, not yet scaled */
+    unsigned words[tern_codes<BITS>::words]; /* codes of a tile, loaded as needed */
+    tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
+    unsigned scale; /* (row g, row g + 8) in binary16 */
+    tern_gather gather;
+    tern_ring x;                  /* slice that comes next */
+    const unsigned char *weights; /* slot at hand */
+    int released;                 /* stage to give back when its last products are done, or -1 */
+};
+
+typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
+
+/* Scales and zero points of row block b that hold from 32-k block `block` of the tile on. */
+__device__ __forceinline__ void load_group(consumer &state, int lane, int k_tile, int b, int block) {
+    if (!GROUPED || block * 32 % groups::scale_k != 0)
+        return;
+    const int slot = groups::slot(k_tile, block);
+    const unsigned char *scales = state.weights + b * ENTRY_BYTES + TILE_BYTES;
+    state.scale = tern_shared_load_4(scales + 32 * slot + 4 * (lane / 4));
+    if (HAS_ZEROS) {
+        const unsigned pair = *reinterpret_cast<const unsigned short *>(scales + SCALE_BYTES + 16 * slot + 2 * (lane / 4));
+        state.zero[0] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
+    }
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of row block b; codes, scales and zeros are loaded as they come. */
+__device__ __forceinline__ void decode_chunk(consumer &state, int lane, int k_tile, int b, int step, fragments &a) {
+    constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8;
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        if ((step + u) % 2 == 0)
+            load_group(state, lane, k_tile, b, (step + u) / 2);
+        if ((step + u) % STEPS_A_LOAD == 0)
+            tern_gather_codes<BITS>(state.words, state.weights + b * ENTRY_BYTES, (step + u) / STEPS_A_LOAD, state.gather);
+        tern_dequant_tile<BITS>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
+        if (GROUPED && SCALE_WEIGHTS) {
+            unsigned rows[2];
+            tern_scale_rows(state.scale, rows);
+            tern_scale_fragment(rows, a[u]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tern_wgmma_pin(a[u][i]);
+    }
+}
+
+/* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
+template <int COUNT>
+__device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int step, const fragments &a) {
+    tern_wgmma_fence();
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int s = step + u;
+        tern_wgmma<BLOCK_M>::multiply(sum, a[u], tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
+                                      !SCALE_SUMS || s * 16 % groups::scale_k != 0);
+    }
+    tern_wgmma_commit();
+}
+
+__device__ __forceinline__ void release(consumer &state, unsigned char *shared, int lane) {
+    if (state.released >= 0 && lane == 0)
+        tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.released, TERN_EMPTY));
+}
+
+/* Waits for the oldest copies of weights; they are for the slot that comes next. */
+__device__ __forceinline__ void await_weights() {
+    tern_cp_async_wait<SLOTS - 1>();
+    __syncwarp();
+}
+
+/* After the last use of a slot: copies into it, goes on to the next. */
+__device__ __forceinline__ void next_weights(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                             unsigned char *shared) {
+    __syncwarp();
+    copy_weights(args, self, ahead, shared);
+    state.weights = weight_ring(shared) + ahead.slot; /* the oldest one is the next to be filled */
+    await_weights();
+}
+
+/* The warp's k tiles of a tile of y, in which it has ACTIVE row blocks. While chunks multiply, the next one is dequantised,
+ * which may be that of the next row block or k tile. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tile(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                              unsigned char *shared) {
+    fragments a[CHUNKS];
+    decode_chunk(state, self.lane, self.k_begin, 0, 0, a[0]);
+    for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
+        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES));
+#pragma unroll
+        for (int u = 0; u < ACTIVE * CHUNKS; u++) {
+            const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
+            issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, c * CHUNK, a[c]);
+            tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
+            if (u == CHUNKS - 2)           /* and so is the slice before */
+                release(state, shared, self.lane);
+            const float2 scale = __half22float2(tern_as_half2(state.scale));
+            if (next == ACTIVE * CHUNKS)
+                next_weights(args, self, state, ahead, shared);
+            if (next < ACTIVE * CHUNKS || k_tile + 1 < self.k_end)
+                decode_chunk(state, self.lane, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE,
+                             next % CHUNKS * CHUNK, a[next % CHUNKS]);
+            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
+                tern_wgmma_wait<0>();
+                tern_wgmma_add_scaled(state.sum[b], state.part, scale);
+            }
+        }
+        state.released = state.x.stage;
+        tern_ring_advance<STAGES>(state.x);
+    }
+    tern_wgmma_wait<0>();
+#pragma unroll
+    for (int b = 0; b < ACTIVE; b++)
+        tern_wgmma_pin(state.sum[b]);
+    release(state, shared, self.lane);
+    state.released = -1;
+}
+
+/* The form of multiply_tile for `active` row blocks. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_active(const tern_args &args, const worker &self, consumer &state, stream &ahead,
+                                                unsigned char *shared, int active) {
+    if constexpr (ACTIVE > 0) {
+        if (active == ACTIVE)
+            multiply_tile<ACTIVE>(args, self, state, ahead, shared);
+        else
+            multiply_active<ACTIVE - 1>(args, self, state, ahead, shared, active);
+    }
+}
+
+/* Gives back slices that are not this warp's: those of a tile without rows for it, or of longer parts of K. */
+__device__ __forceinline__ void skip_slices(const worker &self, consumer &state, unsigned char *shared, int count) {
+    for (int i = 0; i < count; i++) {
+        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
+        if (self.lane == 0)
+            tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_EMPTY));
+        tern_ring_advance<STAGES>(state.x);
+    }
+}
+
+/* Zero sums; zero points that do not change along K. */
+__device__ __forceinline__ void start_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
+                                           consumer &state) {
+    state.scale = 0;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (!GROUPED || b == 0)
+            state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
+        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
+            const int tile = own_tile(sweep, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
+            const unsigned char *zeros =
+                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
+            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i++)
+            state.sum[b][i] = 0.0f;
+    }
+}
+
+/* ---- sums to y ---- */
+
+/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
+__device__ __forceinline__ void add_up(const worker &self, consumer &state, unsigned char *shared) {
+    if (WARPS_K > 1)
+        tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS);
+    if (CLUSTER_K > 1) {
+        if (self.part == 0)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, self.rank);
+        else {
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+    }
+    if (PARTS > 1)
+        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+}
+
+/* Rounds to binary16 and stores y. */
+__device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
+                                           consumer &state, unsigned char *shared, int active) {
+    unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
+    const long long x_row = (long long)sweep.tile_m * BLOCK_M;
+    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
+        const int tile = own_tile(sweep, self, b);
+        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
+        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
+    }
+}
+
+__device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
+    consumer state;
+    state.gather = tern_gather_start(self.lane);
+    state.x = {0, 0};
+    state.weights = weight_ring(shared) + ahead.slot;
+    await_weights();
+    state.released = -1;
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        const int length = self.k_end - self.k_begin, active = own_blocks(sweep, self);
+        start_sums(args, sweep, self, state);
+        if (length > 0)
+            multiply_active<ROW_BLOCKS>(args, self, state, ahead, shared, active);
+        skip_slices(self, state, shared, active > 0 ? self.steps - length : self.steps);
+        __syncwarp();
+        add_up(self, state, shared);
+        if (self.part == 0)
+            store_sums(args, sweep, self, state, shared, active);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    tern_wgmma_start();
+    if (threadIdx.x >= CONSUMERS) {
+        const int stage = (int)threadIdx.x - CONSUMERS;
+        if (stage < STAGES)
+            tern_slice_init(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS);
+        __syncthreads();
+        tern_registers_lower<PRODUCER_REGISTERS>();
+        produce(args, shared);
+    } else {
+        const worker self = find_worker(args);
+        stream ahead = start_stream(args, self, shared);
+        __syncthreads();
+        tern_registers_raise<CONSUMER_REGISTERS>();
+        consume(args, self, ahead, shared);
+    }
+}
