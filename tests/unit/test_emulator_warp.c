@@ -64,17 +64,18 @@ static void mma_f16_is_the_plain_product(void **state) {
     }
 }
 
-static void mma_s8_is_the_plain_product(void **state) {
+static void mma_u8s8_is_the_plain_product(void **state) {
     (void)state;
-    int8_t a[16][32], b[8][32];
+    uint8_t a[16][32];
+    int8_t b[8][32];
     int y[16][8];
     struct tern_random random;
     tern_random_init(&random, 8, "mma");
     for (int i = 0; i < 512; i++)
-        (&a[0][0])[i] = (int8_t)((int)tern_random_below(&random, 256) - 128);
+        (&a[0][0])[i] = (uint8_t)tern_random_below(&random, 256);
     for (int i = 0; i < 256; i++)
         (&b[0][0])[i] = (int8_t)((int)tern_random_below(&random, 256) - 128);
-    struct emulator_case c = {.entry = "warp_mma_s8",
+    struct emulator_case c = {.entry = "warp_mma_u8s8",
                               .blocks = 1,
                               .block = 32,
                               .x = a,
@@ -191,7 +192,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffles_and_votes),
         cmocka_unit_test(mma_f16_is_the_plain_product),
-        cmocka_unit_test(mma_s8_is_the_plain_product),
+        cmocka_unit_test(mma_u8s8_is_the_plain_product),
         cmocka_unit_test(ldmatrix_gives_the_a_fragment),
         cmocka_unit_test(half_arithmetic_is_rounded_once),
         cmocka_unit_test(fma_sees_the_last_bit),
