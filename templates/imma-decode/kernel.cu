@@ -15,42 +15,37 @@
 // that split K; TILES K tiles of 128 a stage, STAGES of each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
 //
 // Bound by: memory; on small layers by fixed costs. Expected of the limit: 0.5 (4 MB) to 0.85.
-#include "tern/cluster.cuh"
+constexpr int ROW_TILES = 1; // more would save little: x is two loads a tile
+constexpr int VALUES = 3, SLOT_PITCH = 24; // an output's sums: pairs of digits; floats apart: 16 rows, no bank conflicts
 #include "tern/mma.cuh"
-#include "tern/stream.cuh"
+#include "tern/stream_finish.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int DIGITS = 6;                                  // of 8 bits
 constexpr int PAIRS = DIGITS / 2;                          // a lane of the result has two columns: a pair of digits
+static_assert(VALUES == PAIRS, "what a slot holds");
 constexpr int COLUMN_TILES = (DIGITS * M_TILE + 7) / 8;    // fragments of 8 columns
 constexpr int SUM_PITCH = 4 * COLUMN_TILES;                // sums of x of a span, a pair each
-constexpr int SLOT_PITCH = 24;                             // floats from pair to pair of a slot: 16 rows, no bank conflicts
 constexpr int MOST = tern_width::pitch * (tern_width::places - 1); // bits that the last place shifts
 static_assert(M_TILE <= 4, "more columns cost more than binary16");
 
-// Shared memory of a block; all 16-byte aligned.
+// Shared memory of a block behind the rings; all 16-byte aligned.
 struct tern_places {
-    unsigned char *digits;   // [rows of x * DIGITS][pitch]: a K tile takes 128 bytes, [half][lane t][piece of the half] of 8 k
-    int pitch;               // 64 more than a multiple of 128: no bank conflicts
-    int *sums;               // [K tile][span][SUM_PITCH]: sums of x
-    float *slots;            // [WARPS][slots_per_warp][rows of x * PAIRS][SLOT_PITCH]
-    int slots_per_warp;
-    unsigned *specials;      // [WARPS]: rows of x with Inf or NaN, a bit each
-    float *incoming;         // CLUSTER_K > 1: [rank][own outputs][16]
-    unsigned char *barriers; // [WARPS][STAGES] of 8 bytes
-    unsigned char *rings;    // [WARPS][STAGES][STAGE_BYTES]
+    unsigned char *digits; // [rows of x * DIGITS][pitch]: a K tile takes 128 bytes, [half][lane t][piece of the half] of 8 k
+    int pitch;             // 64 more than a multiple of 128: no bank conflicts
+    int *sums;             // [K tile][span][SUM_PITCH]: sums of x
+    unsigned *specials;    // [WARPS]: rows of x with Inf or NaN, a bit each
+    struct tern_slots slots;
 };
 
 __device__ __forceinline__ struct tern_places tern_places_make(const struct tern_share &s, unsigned char *shared, int rows) {
     struct tern_places p;
-    p.rings = shared;
-    p.barriers = p.rings + WARPS * STAGES * STAGE_BYTES;
-    p.specials = (unsigned *)(p.barriers + BULK * WARPS * STAGES * 8);
-    p.sums = (int *)(p.specials + WARPS);
-    p.incoming = (float *)(p.sums + s.most_tiles * SPANS * SUM_PITCH);
-    p.slots = p.incoming + (CLUSTER_K > 1 ? (s.most_rows * M_TILE + CLUSTER_K - 1) / CLUSTER_K * CLUSTER_K * 16 : 0);
-    p.slots_per_warp = (int)((unsigned)(s.most_rows + WARPS - 1) / WARPS) + 1;
-    p.digits = (unsigned char *)(p.slots + WARPS * p.slots_per_warp * rows * PAIRS * SLOT_PITCH);
+    p.specials = (unsigned *)shared;
+    shared += WARPS * 4;
+    p.sums = (int *)shared;
+    shared += s.most_tiles * (SPANS * SUM_PITCH * 4);
+    p.slots = tern_slots_make(s, rows, shared);
+    p.digits = shared;
     p.pitch = s.most_tiles * 128 + 64;
     return p;
 }
@@ -109,7 +104,7 @@ __device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, c
     tern_digits_turn(odd, second);
 #pragma unroll
     for (int d = 0; d < DIGITS; d++)
-        *reinterpret_cast<uint2 *>(to + d * pitch) = make_uint2(first[d], second[d]);
+        tern_shared_store_8(to + d * pitch, make_uint2(first[d], second[d]));
 }
 
 // Where the lane finds its column of each fragment. Columns that do not exist read the last one.
@@ -120,7 +115,7 @@ __device__ __forceinline__ struct tern_columns tern_columns_make(const struct te
     struct tern_columns c;
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++)
-        c.at[m] = tern_smaller(8 * m + lane / 4, rows * DIGITS - 1) * p.pitch + lane % 4 * 16;
+        c.at[m] = tern_kept(tern_smaller(8 * m + lane / 4, rows * DIGITS - 1) * p.pitch + lane % 4 * 16);
     return c;
 }
 
@@ -160,7 +155,8 @@ __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, cons
             const unsigned a[4] = {one, one, one, one};
             tern_piece_multiply(d, a, x, piece, piece * SPANS % 4 == 0);
             if ((piece + 1) * SPANS % 4 == 0 && lane < 4)
-                p.sums[(k * SPANS + piece * SPANS / 4) * SUM_PITCH + 4 * m + lane] = tern_pair(d[0], d[1]);
+                tern_shared_store_4(p.sums + (k * SPANS + piece * SPANS / 4) * SUM_PITCH + 4 * m + lane,
+                                    (unsigned)tern_pair(d[0], d[1]));
         }
     }
 }
@@ -199,7 +195,7 @@ __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const 
             tern_sums_make(p, c, 2 * q + 1, lane);
     }
     if (lane == 0)
-        p.specials[warp] = specials;
+        tern_shared_store_4(p.specials + warp, specials);
 }
 
 // Sums of a row tile: [column tile][row g or g + 8] of the lane's pair of columns.
@@ -213,14 +209,7 @@ __device__ __forceinline__ void tern_tile_multiply(const unsigned char *slot, in
                                                    const struct tern_share &s, int groups, int lane,
                                                    struct tern_sums &sums) {
     unsigned words[tern_width::words];
-#pragma unroll
-    for (int i = 0; i < TILE_CHUNKS; i++) {
-        const uint4 four = tern_shared_load_16(slot + j * TILE_BYTES + i * 512 + lane * 16);
-        words[4 * i + 0] = four.x;
-        words[4 * i + 1] = four.y;
-        words[4 * i + 2] = four.z;
-        words[4 * i + 3] = four.w;
-    }
+    tern_slot_words(slot, 0, j, lane, words);
     unsigned a[4][4];
 #pragma unroll
     for (int piece = 0; piece < 4; piece++)
@@ -246,11 +235,11 @@ __device__ __forceinline__ void tern_tile_multiply(const unsigned char *slot, in
                     tern_piece_multiply(d[chain], a[piece], x, piece, i == 0);
                 }
             const int entry = tern_slot_entry(s, k, first_k, span, groups);
-            const float2 scale = tern_slot_scale(slot, entry, lane);
-            const uint2 zeros = HAS_ZEROS ? tern_slot_zeros(slot, entry, lane) : make_uint2(ZERO, ZERO);
-            const int sum = p.sums[(k * SPANS + span) * SUM_PITCH + 4 * m + lane % 4];
-            int low = tern_pair(d[0][0], d[0][1]) - (int)zeros.x * sum;
-            int high = tern_pair(d[0][2], d[0][3]) - (int)zeros.y * sum;
+            const float2 scale = __half22float2(tern_as_half2(tern_slot_scales(slot, 0, entry, lane)));
+            const unsigned zeros = HAS_ZEROS ? tern_slot_zeros(slot, 0, entry, lane) : ZERO * 257u;
+            const int sum = (int)tern_shared_load_4(p.sums + (k * SPANS + span) * SUM_PITCH + 4 * m + lane % 4);
+            int low = tern_pair(d[0][0], d[0][1]) - (int)(zeros & 0xFFu) * sum;
+            int high = tern_pair(d[0][2], d[0][3]) - (int)(zeros >> 8) * sum;
             if (CHAINS == 2) {
                 low += tern_pair(d[CHAINS - 1][0], d[CHAINS - 1][1]);
                 high += tern_pair(d[CHAINS - 1][2], d[CHAINS - 1][3]);
@@ -261,12 +250,6 @@ __device__ __forceinline__ void tern_tile_multiply(const unsigned char *slot, in
     }
 }
 
-// The warp's slot for a row tile, [rows of x * PAIRS][SLOT_PITCH]. A warp's slots begin with the row tile of its piece's begin.
-__device__ __forceinline__ float *tern_slot(const struct tern_places &p, const struct tern_share &s, int rows, int warp,
-                                            int row) {
-    return p.slots + (warp * p.slots_per_warp + row - tern_piece_row(s, warp)) * (rows * PAIRS * SLOT_PITCH);
-}
-
 // Moves the sums to the warp's slot.
 __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane, struct tern_sums &sums) {
 #pragma unroll
@@ -275,96 +258,35 @@ __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane,
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             if (pair < rows * PAIRS)
-                slot[pair * SLOT_PITCH + lane / 4 + 8 * i] = sums.at[m][i];
+                tern_shared_store_4(slot + pair * SLOT_PITCH + lane / 4 + 8 * i, __float_as_uint(sums.at[m][i]));
             sums.at[m][i] = 0.0f;
         }
     }
 }
 
-// Calls use(row tile, row of x, row of the tile, value) for the block's outputs, summed over its warps. Lanes 0..15 of a warp have
-// a row each; the others help.
-template <class USE>
-__device__ __forceinline__ void tern_outputs_each(const struct tern_places &p, const struct tern_share &s, int rows,
-                                                  int warp, int lane, USE use) {
-    const int begin = tern_piece_begin(s, tern_smaller(lane, WARPS)), end = tern_piece_begin(s, tern_smaller(lane + 1, WARPS));
-    const unsigned specials = p.specials[lane % WARPS];
-#pragma unroll 1
-    for (int item = warp; item < s.rows * M_TILE; item += WARPS) {
-        const int row = item / M_TILE, m = item % M_TILE;
-        if (m >= rows)
-            continue;
-        const bool touches = begin < tern_smaller(end, (row + 1) * s.tiles) && end > row * s.tiles;
-        const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
-        const bool special = __any_sync(0xFFFFFFFFu, specials >> m & 1);
-        const int last = 31 - __clz((int)mask);
-        float sums[PAIRS] = {};
-#pragma unroll 2
-        for (int w = __ffs((int)mask) - 1 + lane / 16; w <= last; w += 2) {
-            const float *slot = tern_slot(p, s, rows, w, row) + m * PAIRS * SLOT_PITCH + lane % 16;
-#pragma unroll
-            for (int i = 0; i < PAIRS; i++)
-                if (mask >> w & 1) // short pieces may be empty
-                    sums[i] += slot[i * SLOT_PITCH];
-        }
-        float sum = fmaf(fmaf(sums[2], 65536.0f, sums[1]), 65536.0f, sums[0]);
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 16);
-        sum *= special ? __int_as_float(0x7FFFFFFF) : __int_as_float((127 - 24 - MOST) << 23);
-        if (lane < 16)
-            use(row, m, lane, sum);
-    }
-}
-
-__device__ __forceinline__ void tern_store_y(const struct tern_share &s, const struct tern_args &args, int row, int m, int r,
-                                             float value) {
-    const long long n = (long long)(s.first_row + row) * 16 + r;
-    if (n < args.n) // the last row tile is half empty where N is not a multiple of 16
-        ((__half *)args.y)[m * args.n + n] = __float2half_rn(value);
-}
-
-// Sums the slots over the warps, and over the blocks of the cluster, and writes y. Output i of a cluster (row tile, row of x)
-// is summed by rank i % CLUSTER_K, to which the others send theirs.
-__device__ __forceinline__ void tern_finish(const struct tern_places &p, const struct tern_share &s,
-                                            const struct tern_args &args, int warp, int lane) {
-    const int rows = (int)args.m, own = (s.most_rows * M_TILE + CLUSTER_K - 1) / CLUSTER_K;
-    const int rank = (int)(blockIdx.x % CLUSTER_K);
-    __syncthreads();
-    if (CLUSTER_K > 1)
-        tern_cluster_wait(); // all blocks run
-    tern_outputs_each(p, s, rows, warp, lane, [&](int row, int m, int r, float value) {
-        const int item = row * M_TILE + m;
-        if (CLUSTER_K == 1)
-            tern_store_y(s, args, row, m, r, value);
-        else
-            tern_cluster_store_float(p.incoming + (rank * own + item / CLUSTER_K) * 16 + r, item % CLUSTER_K, value);
-    });
-    if (CLUSTER_K == 1)
-        return;
-    tern_cluster_sync();
-    for (int i = (int)threadIdx.x; i < own * 16; i += WARPS * 32) {
-        const int item = i / 16 * CLUSTER_K + rank, row = item / M_TILE, m = item % M_TILE;
-        float sum = 0.0f;
-#pragma unroll
-        for (int from = 0; from < CLUSTER_K; from++)
-            sum += p.incoming[from * own * 16 + i];
-        if (row < s.rows && m < rows)
-            tern_store_y(s, args, row, m, i % 16, sum);
-    }
+// The output that the sums of its pairs of digits make; all lanes call.
+__device__ __forceinline__ float tern_pairs_join(const float (&sums)[PAIRS], unsigned specials, int m) {
+    const float sum = fmaf(fmaf(sums[2], 65536.0f, sums[1]), 65536.0f, sums[0]);
+    const bool special = __any_sync(0xFFFFFFFFu, specials >> m & 1);
+    return sum * (special ? __int_as_float(0x7FFFFFFF) : __int_as_float((127 - 24 - MOST) << 23));
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
     tern_imma_decode(const __grid_constant__ struct tern_args args) {
-    TERN_SHARED_DYNAMIC(shared);
+    TERN_SHARED_DYNAMIC(dynamic);
+    unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const int rows = (int)args.m;
     const struct tern_share s = tern_share_make(args);
     struct tern_chunks x;
     tern_chunks_load(x, s, args, warp, lane);
     struct tern_ring ring;
+    unsigned char *rings_end = shared + WARPS * STAGES * (STAGE_BYTES + BULK * 8);
     tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
                     shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
-    const struct tern_places p = tern_places_make(s, shared, rows);
+    const struct tern_places p = tern_places_make(s, rings_end, rows);
     const struct tern_columns columns = tern_columns_make(p, rows, lane);
     tern_x_stage(p, columns, s, args, x, warp, lane);
     __syncthreads();
@@ -374,6 +296,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
         [&](const unsigned char *slot, int j, int k, int first_k) {
             tern_tile_multiply(slot, j, k, first_k, p, columns, s, (int)args.groups, lane, sums);
         },
-        [&](int row) { tern_sums_flush(tern_slot(p, s, rows, warp, row), rows, lane, sums); });
-    tern_finish(p, s, args, warp, lane);
+        [&](int row) { tern_sums_flush(tern_slot(p.slots, s, warp, row), rows, lane, sums); });
+    const unsigned specials = tern_shared_load_4(p.specials + lane % WARPS);
+    tern_finish(p.slots, s, args, warp, lane,
+                [&](const float(&values)[VALUES], int m) { return tern_pairs_join(values, specials, m); });
 }

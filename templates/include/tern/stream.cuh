@@ -3,13 +3,13 @@
 // few for each tile that passes.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, CLUSTER_K, TILES (K tiles of 128 in a stage, at most), STAGES (of a ring), BULK (0: cp.async by all lanes; 1: bulk
-// copies by lane 0, compute capability 9.0).
+// WARPS, ROW_TILES (tiles of 16 rows that go together: a row block), CLUSTER_K, TILES (K tiles of 128 in a stage, at most),
+// STAGES (of a ring), BULK (0: cp.async by all lanes; 1: bulk copies by lane 0, compute capability 9.0).
 //
-// Sharing. Row tiles of 16 rows are dealt to the clusters of CLUSTER_K blocks in runs, as even as whole numbers go; rank r of
-// a cluster has the r-th part of the K tiles. In the block the (row tile, K tile) pairs form one line, row tile major, that is
-// cut into WARPS even pieces. A stage holds tiles of one row tile that follow each other, hence one run of codes and one of
-// scales.
+// Sharing. Row blocks are dealt to the clusters of CLUSTER_K blocks in runs, as even as whole numbers go; rank r of a cluster
+// has the r-th part of the K tiles. In the block the (row block, K tile) pairs form one line, row block major, that is cut into
+// WARPS even pieces. A stage holds pairs of one row block that follow each other, hence for each of its row tiles one run of
+// codes and one of scales.
 #ifndef TERN_STREAM_CUH
 #define TERN_STREAM_CUH
 
@@ -22,10 +22,11 @@ constexpr int TILE_BYTES = 256 * BITS;
 constexpr int TILE_CHUNKS = BITS / 2;                                 // 16-byte chunks of a lane in a tile
 constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4; // pieces of a tile that surely share a scale
 constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 96: spans of 32, three to a group
-constexpr int ENTRIES = GROUP == 0 ? 1 : TILES * SPANS;               // scales (of 16 rows) that a stage has at most
-constexpr int SCALES_AT = TILES * TILE_BYTES;                         // in a stage, behind the codes: entries of 32 bytes
-constexpr int ZEROS_AT = SCALES_AT + ENTRIES * 32;                    // entries of 16 bytes
-constexpr int STAGE_BYTES = ZEROS_AT + HAS_ZEROS * ENTRIES * 16;
+constexpr int ENTRIES = GROUP == 0 ? 1 : TILES * SPANS;               // scales that a row tile has in a stage at most
+constexpr int RUN_BYTES = TILES * TILE_BYTES;                         // a stage: codes, [ROW_TILES] runs; behind them
+constexpr int SCALES_AT = ROW_TILES * RUN_BYTES;                      // scales, [ROW_TILES][ENTRIES] of 32 bytes
+constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * ENTRIES * 32;        // zero points, [ROW_TILES][ENTRIES] of 16 bytes
+constexpr int STAGE_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * ENTRIES * 16;
 static_assert(BITS == 2 || BITS == 4, "code widths of one plane");
 static_assert(2 * ENTRIES <= 32, "a lane copies at most 16 bytes of scales");
 
@@ -33,11 +34,11 @@ __host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
     return a < b ? a : b;
 }
 
-// What the block owns: row tiles first_row .. first_row + rows - 1, K tiles k_begin .. k_begin + tiles - 1. Uniform.
+// What the block owns: row blocks first_row .. first_row + rows - 1, K tiles k_begin .. k_begin + tiles - 1. Uniform.
 struct tern_share {
     int first_row, rows, most_rows; // most_rows: of any block
     int k_begin, tiles, most_tiles;
-    int k_tiles; // of the whole of W
+    int k_tiles, row_tiles; // of the whole of W
 };
 
 __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_args &args) {
@@ -45,10 +46,12 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
     const unsigned k_tiles = ((unsigned)args.k + 127) / 128, row_tiles = ((unsigned)args.n + 15) / 16;
     const unsigned clusters = gridDim.x / CLUSTER_K, cluster = blockIdx.x / CLUSTER_K, rank = blockIdx.x % CLUSTER_K;
     unsigned even = 1, rest = 0;
-    if (clusters != row_tiles) { // the only division by a run-time value; uniform branch
-        even = row_tiles / clusters;
-        rest = row_tiles - even * clusters;
+    const unsigned row_blocks = (row_tiles + ROW_TILES - 1) / ROW_TILES;
+    if (clusters != row_blocks) { // the only division by a run-time value; uniform branch
+        even = row_blocks / clusters;
+        rest = row_blocks - even * clusters;
     }
+    s.row_tiles = (int)row_tiles;
     s.first_row = (int)(cluster * even + (cluster < rest ? cluster : rest));
     s.rows = (int)(even + (cluster < rest));
     s.most_rows = (int)(even + (rest > 0));
@@ -63,7 +66,7 @@ __device__ __forceinline__ struct tern_share tern_share_make(const struct tern_a
 __device__ __forceinline__ int tern_piece_begin(const struct tern_share &s, int warp) {
     return (int)((unsigned)(warp * (s.rows * s.tiles)) / WARPS);
 }
-// The row tile, from the share's first, in which it begins: piece_begin / tiles, whatever tiles is.
+// The row block, from the share's first, in which it begins: piece_begin / tiles, whatever tiles is.
 __device__ __forceinline__ int tern_piece_row(const struct tern_share &s, int warp) {
     return (int)((unsigned)(warp * s.rows) / WARPS);
 }
@@ -87,7 +90,7 @@ __device__ __forceinline__ int tern_cursor_tiles(const struct tern_cursor &c, co
     return tern_smaller(TILES, tern_smaller(s.tiles - c.k, c.left));
 }
 
-// Passes over the stage's tiles; true if they were the last ones of their row tile in this piece.
+// Passes over the stage's tiles; true if they were the last ones of their row block in this piece.
 __device__ __forceinline__ bool tern_cursor_pass(struct tern_cursor &c, const struct tern_share &s, int tiles) {
     c.left -= tiles;
     c.k += tiles;
@@ -107,43 +110,75 @@ __device__ __forceinline__ int tern_span_group(int k, int span, int groups) {
     return SPANS > 1 ? tern_smaller(group, groups - 1) : group;
 }
 
-// Starts the copies of the stage at the cursor, `tiles` tiles, into a slot of the ring.
-__device__ __forceinline__ void tern_stage_copy(unsigned char *slot, void *barrier, const struct tern_cursor &c, int tiles,
-                                                const struct tern_share &s, const struct tern_args &args, int lane) {
-    const int k = s.k_begin + c.k, groups = (int)args.groups;
-    const unsigned row = (unsigned)(s.first_row + c.row);
-    const int first = tern_span_group(k, 0, groups);
-    const int entries = SPANS == 1 && GROUP == 128 ? tiles : tern_span_group(k + tiles - 1, SPANS - 1, groups) - first + 1;
-    const unsigned long long entry = (unsigned long long)row * (unsigned)groups + (unsigned)first;
-    const unsigned char *codes =
-        (const unsigned char *)args.codes + ((unsigned long long)row * (unsigned)s.k_tiles + (unsigned)k) * TILE_BYTES;
-    const unsigned char *scales = (const unsigned char *)args.scales + entry * 32;
-    const unsigned char *zeros = (const unsigned char *)args.zeros + entry * 16;
-    if (BULK) {
-        if (lane != 0)
-            return;
-        tern_barrier_arrive_expect(barrier, tiles * TILE_BYTES + entries * (32 + 16 * HAS_ZEROS));
-        tern_bulk_copy(slot, codes, tiles * TILE_BYTES, barrier);
-        tern_bulk_copy(slot + SCALES_AT, scales, entries * 32, barrier);
-        if (HAS_ZEROS)
-            tern_bulk_copy(slot + ZEROS_AT, zeros, entries * 16, barrier);
-        return;
-    }
-    unsigned char *to = slot + lane * 16;
-#pragma unroll
-    for (int i = 0; i < TILES * TILE_CHUNKS; i++)
-        tern_cp_async_if<16>(to + i * 512, codes + lane * 16 + i * 512, true, i / TILE_CHUNKS < tiles);
-    tern_cp_async_if<16>(to + SCALES_AT, scales + lane * 16, true, lane < 2 * entries);
-    if (HAS_ZEROS)
-        tern_cp_async_if<16>(to + ZEROS_AT, zeros + lane * 16, true, lane < entries);
+// A warp's ring, and what is copied into it next.
+struct tern_ring {
+    unsigned char *slots;    // [STAGES][STAGE_BYTES]
+    unsigned char *barriers; // [STAGES], BULK only
+    struct tern_cursor fetch;
+    // At the fetch's tile, for this lane's 16 bytes (BULK: for all): codes; scales and zeros where a tile has an entry.
+    const unsigned char *codes, *scales, *zeros;
+};
+
+constexpr bool ENTRY_A_TILE = GROUP == 128; // scales follow each other as tiles do
+
+// Sets the ring's pointers to the cursor's tile.
+__device__ __forceinline__ void tern_ring_point(struct tern_ring &ring, const struct tern_share &s,
+                                                const struct tern_args &args, int lane) {
+    const unsigned row_tile = (unsigned)(s.first_row + ring.fetch.row) * ROW_TILES, k = (unsigned)(s.k_begin + ring.fetch.k);
+    const unsigned long long tile = (unsigned long long)row_tile * (unsigned)s.k_tiles + k;
+    const int own = BULK ? 0 : lane * 16;
+    ring.codes = (const unsigned char *)args.codes + tile * TILE_BYTES + own;
+    ring.scales = (const unsigned char *)args.scales + tile * 32 + own;
+    ring.zeros = (const unsigned char *)args.zeros + tile * 16 + own;
 }
 
-// A warp's ring: its slots, their barriers (BULK), and the place that is filled next.
-struct tern_ring {
-    unsigned char *slots; // [STAGES][STAGE_BYTES]
-    unsigned char *barriers;
-    struct tern_cursor fetch;
-};
+// Starts the copies of one row tile's part of a stage, `tiles` tiles and `entries` scales.
+__device__ __forceinline__ void tern_run_copy(const struct tern_ring &ring, int stage, int r, int tiles, int entries,
+                                              const unsigned char *codes, const unsigned char *scales,
+                                              const unsigned char *zeros, int lane) {
+    unsigned char *slot = ring.slots + stage * STAGE_BYTES, *to = slot + r * RUN_BYTES;
+    unsigned char *to_scales = slot + SCALES_AT + r * ENTRIES * 32, *to_zeros = slot + ZEROS_AT + r * ENTRIES * 16;
+    if (BULK) {
+        void *barrier = ring.barriers + stage * 8;
+        tern_bulk_copy(to, codes, tiles * TILE_BYTES, barrier);
+        tern_bulk_copy(to_scales, scales, entries * 32, barrier);
+        if (HAS_ZEROS)
+            tern_bulk_copy(to_zeros, zeros, entries * 16, barrier);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < TILES * TILE_CHUNKS; i++)
+        tern_cp_async_if<16>(to + lane * 16 + i * 512, codes + i * 512, true, i / TILE_CHUNKS < tiles);
+    tern_cp_async_if<16>(to_scales + lane * 16, scales, true, lane < 2 * entries);
+    if (HAS_ZEROS)
+        tern_cp_async_if<16>(to_zeros + lane * 16, zeros, true, lane < entries);
+}
+
+// Starts the copies of the stage at the cursor, `tiles` K tiles. What row tiles behind N would have stays as it is.
+__device__ __forceinline__ void tern_stage_copy(const struct tern_ring &ring, int stage, int tiles,
+                                                const struct tern_share &s, const struct tern_args &args, int lane) {
+    const int row_tile = (s.first_row + ring.fetch.row) * ROW_TILES, groups = (int)args.groups;
+    const int present = tern_smaller(ROW_TILES, s.row_tiles - row_tile);
+    const unsigned char *scales = ring.scales, *zeros = ring.zeros;
+    int entries = tiles;
+    if (!ENTRY_A_TILE) {
+        const int k = s.k_begin + ring.fetch.k, first = tern_span_group(k, 0, groups), own = BULK ? 0 : lane * 16;
+        const unsigned long long entry = (unsigned long long)row_tile * (unsigned)groups + (unsigned)first;
+        entries = tern_span_group(k + tiles - 1, SPANS - 1, groups) - first + 1;
+        scales = (const unsigned char *)args.scales + entry * 32 + own;
+        zeros = (const unsigned char *)args.zeros + entry * 16 + own;
+    }
+    if (BULK && lane != 0)
+        return;
+    if (BULK)
+        tern_barrier_arrive_expect(ring.barriers + stage * 8,
+                                   present * (tiles * TILE_BYTES + entries * (32 + 16 * HAS_ZEROS)));
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        if (ROW_TILES == 1 || r < present)
+            tern_run_copy(ring, stage, r, tiles, entries, ring.codes + (long long)r * s.k_tiles * TILE_BYTES,
+                          scales + (long long)r * groups * 32, zeros + (long long)r * groups * 16, lane);
+}
 
 // Fills slot `stage` with the next stage of the piece. Past its end nothing is copied, but the group of copies is closed all
 // the same: the walk counts them.
@@ -151,8 +186,14 @@ __device__ __forceinline__ void tern_ring_fill(struct tern_ring &ring, int stage
                                                const struct tern_args &args, int lane) {
     const int tiles = tern_cursor_tiles(ring.fetch, s);
     if (tiles > 0) {
-        tern_stage_copy(ring.slots + stage * STAGE_BYTES, ring.barriers + stage * 8, ring.fetch, tiles, s, args, lane);
+        tern_stage_copy(ring, stage, tiles, s, args, lane);
         tern_cursor_pass(ring.fetch, s, tiles);
+        int passed = tiles;
+        if ((CLUSTER_K > 1 || ROW_TILES > 1) && ring.fetch.k == 0) // a jump to the next row block
+            passed += ROW_TILES * s.k_tiles - s.tiles;
+        ring.codes += passed * TILE_BYTES;
+        ring.scales += passed * 32;
+        ring.zeros += passed * 16;
     }
     if (!BULK)
         tern_cp_async_commit();
@@ -165,6 +206,7 @@ __device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned
     ring.slots = slots;
     ring.barriers = barriers;
     ring.fetch = tern_cursor_start(s, warp);
+    tern_ring_point(ring, s, args, lane);
     if (BULK && lane == 0)
 #pragma unroll
         for (int i = 0; i < STAGES; i++)
@@ -176,8 +218,8 @@ __device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned
         tern_ring_fill(ring, i, s, args, lane);
 }
 
-// Walks the piece: use(slot, j, k, entry) for each tile, j its place in the slot, k its K tile from the share's first, entry
-// (of the slot) its first span's scales' place among those of all K; flush(row) behind the last tile of a row tile in this piece.
+// Walks the piece: use(slot, j, k, first_k) for each K tile, j its place in the slot, k its K tile and first_k that of the
+// slot's first, both from the share's first; flush(row) behind the last one of a row block in this piece.
 template <class USE, class FLUSH>
 __device__ __forceinline__ void tern_ring_walk(struct tern_ring &ring, const struct tern_share &s,
                                                const struct tern_args &args, int warp, int lane, USE use, FLUSH flush) {
@@ -207,21 +249,33 @@ __device__ __forceinline__ void tern_ring_walk(struct tern_ring &ring, const str
     }
 }
 
-// Scales of span `span` of tile k (from the share's first) in a slot whose first tile is first_k: row g in the low half,
-// row g + 8 in the high half.
+// Which of a row tile's entries in a slot is that of span `span` of K tile k; the slot's first tile is first_k.
 __device__ __forceinline__ int tern_slot_entry(const struct tern_share &s, int k, int first_k, int span, int groups) {
-    return GROUP == 0                     ? 0
-           : SPANS == 1 && GROUP == 128 ? k - first_k
-                                          : tern_span_group(s.k_begin + k, span, groups) -
-                                                tern_span_group(s.k_begin + first_k, 0, groups);
+    if (GROUP == 0)
+        return 0;
+    if (ENTRY_A_TILE)
+        return k - first_k;
+    return tern_span_group(s.k_begin + k, span, groups) - tern_span_group(s.k_begin + first_k, 0, groups);
 }
-__device__ __forceinline__ float2 tern_slot_scale(const unsigned char *slot, int entry, int lane) {
-    const unsigned pair = *reinterpret_cast<const unsigned *>(slot + SCALES_AT + entry * 32 + lane / 4 * 4);
-    return __half22float2(tern_as_half2(pair));
+// Scales of row g (low half) and row g + 8 (high half) of row tile r; their zero points likewise, a byte each.
+__device__ __forceinline__ unsigned tern_slot_scales(const unsigned char *slot, int r, int entry, int lane) {
+    return tern_shared_load_4(slot + SCALES_AT + (r * ENTRIES + entry) * 32 + lane / 4 * 4);
 }
-__device__ __forceinline__ uint2 tern_slot_zeros(const unsigned char *slot, int entry, int lane) {
-    const unsigned pair = *reinterpret_cast<const unsigned short *>(slot + ZEROS_AT + entry * 16 + lane / 4 * 2);
-    return make_uint2(pair & 0xFFu, pair >> 8);
+__device__ __forceinline__ unsigned tern_slot_zeros(const unsigned char *slot, int r, int entry, int lane) {
+    return tern_shared_load_2(slot + ZEROS_AT + (r * ENTRIES + entry) * 16 + lane / 4 * 2);
+}
+
+// The lane's code words of row tile r in place j of a slot.
+__device__ __forceinline__ void tern_slot_words(const unsigned char *slot, int r, int j, int lane,
+                                                unsigned (&words)[tern_codes<BITS>::words]) {
+#pragma unroll
+    for (int i = 0; i < TILE_CHUNKS; i++) {
+        const uint4 four = tern_shared_load_16(slot + r * RUN_BYTES + j * TILE_BYTES + i * 512 + lane * 16);
+        words[4 * i + 0] = four.x;
+        words[4 * i + 1] = four.y;
+        words[4 * i + 2] = four.z;
+        words[4 * i + 3] = four.w;
+    }
 }
 
 #endif
