@@ -3,11 +3,12 @@
 // Shapes: M up to M_TILE, N a multiple of 8, K a multiple of 32, any group that is a multiple of 32, or one scale a row; the
 // last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
 //
-// How: a finite binary16 is an integer of 41 bits times 2^-24: six signed digits of 8 bits, so six columns of the 8-column
-// operand of mma.m16n8k32 (u8 x s8, s32) hold one row of x, exactly. The codes' bytes are the other operand, masked and not
-// shifted: a field at bit p carries 2^p, and x is stored times 2^(most - p), which the spare bits of the top digit take. So a
-// weight costs a quarter of an AND and no conversion. Zero points: the integer sum of x over the span, times zero, is taken
-// off: exact again. tern/stream.cuh has the stream of weights.
+// How: a finite binary16 is an integer of 41 bits times 2^-24: six signed digits of 7 bits, so six columns of the 8-column
+// operand of mma.m16n8k32 (8 bits, s32 sums) hold one row of x, exactly. The codes' bytes are the other operand: a shift brings a
+// field to the top of its byte, an AND leaves it alone there, and for symmetric formats the exclusive-or in the same instruction
+// makes code minus zero point of it, in two's complement (ternary: the negative of it). Where rows have zero points, the codes
+// are unsigned, and zero times the integer sum of x over the span is taken off: exact again. tern/stream.cuh has the stream of
+// weights.
 //
 // Specials: Inf or NaN in a row of x makes its row of y NaN.
 //
@@ -21,19 +22,23 @@ constexpr int VALUES = 3, SLOT_PITCH = 24; // an output's sums: pairs of digits;
 #include "tern/stream_finish.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
-constexpr int DIGITS = 6;                                  // of 8 bits
-constexpr int PAIRS = DIGITS / 2;                          // a lane of the result has two columns: a pair of digits
+constexpr int DIGITS = 6, DIGIT_BITS = 7;               // of x
+constexpr int PAIRS = DIGITS / 2;                       // a lane of the result has two columns: a pair of digits
+constexpr int COLUMN_TILES = (DIGITS * M_TILE + 7) / 8; // fragments of 8 columns
+constexpr int SUM_PITCH = 4 * COLUMN_TILES;             // sums of x of a span, a pair each
+constexpr bool SIGNED = !HAS_ZEROS;
+// What makes a field at the top of a byte code - ZERO, times 2^(8 - BITS) times SIGN.
+constexpr unsigned FLIP = !SIGNED ? 0 : BITS == 2 && ZERO == 1 ? 0x40404040u : 0x80808080u;
+constexpr float SIGN = SIGNED && BITS == 2 && ZERO == 1 ? -1.0f : 1.0f;
 static_assert(VALUES == PAIRS, "what a slot holds");
-constexpr int COLUMN_TILES = (DIGITS * M_TILE + 7) / 8;    // fragments of 8 columns
-constexpr int SUM_PITCH = 4 * COLUMN_TILES;                // sums of x of a span, a pair each
-constexpr int MOST = tern_width::pitch * (tern_width::places - 1); // bits that the last place shifts
 static_assert(M_TILE <= 4, "more columns cost more than binary16");
+static_assert(HAS_ZEROS || ZERO == 1 << (BITS - 1) || (BITS == 2 && ZERO == 1), "a zero point that one bit flips");
 
 // Shared memory of a block behind the rings; all 16-byte aligned.
 struct tern_places {
     unsigned char *digits; // [rows of x * DIGITS][pitch]: a K tile takes 128 bytes, [half][lane t][piece of the half] of 8 k
     int pitch;             // 64 more than a multiple of 128: no bank conflicts
-    int *sums;             // [K tile][span][SUM_PITCH]: sums of x
+    int *sums;             // HAS_ZEROS: [K tile][span][SUM_PITCH], sums of x
     unsigned *specials;    // [WARPS]: rows of x with Inf or NaN, a bit each
     struct tern_slots slots;
 };
@@ -43,7 +48,7 @@ __device__ __forceinline__ struct tern_places tern_places_make(const struct tern
     p.specials = (unsigned *)shared;
     shared += WARPS * 4;
     p.sums = (int *)shared;
-    shared += s.most_tiles * (SPANS * SUM_PITCH * 4);
+    shared += HAS_ZEROS * s.most_tiles * (SPANS * SUM_PITCH * 4);
     p.slots = tern_slots_make(s, rows, shared);
     p.digits = shared;
     p.pitch = s.most_tiles * 128 + 64;
@@ -67,44 +72,36 @@ __device__ __forceinline__ void tern_chunks_load(struct tern_chunks &x, const st
     }
 }
 
-// The six digits of value * scale, each plus 128, scale a power of two and the product an integer: low four, high two.
-__device__ __forceinline__ uint2 tern_digits_of(float value, double scale) {
-    const double magic = 6755399441055744.0 + 141289400074368.0; // 1.5 * 2^52 + 0x808080808080
-    const unsigned long long bits = (unsigned long long)__double_as_longlong(fma((double)value, scale, magic));
-    return make_uint2((unsigned)bits, (unsigned)(bits >> 32));
+// The digits of two values: the low byte of each half of digit[i]. Every step is exact: a digit is the nearest multiple of its
+// place, so the rest has no more bits than the value had. `rest` is in units of 1, from digit 1 on of 2^-13, which
+// keeps the factors in binary16's range.
+__device__ __forceinline__ void tern_digits_of(unsigned rest, unsigned (&digit)[DIGITS]) {
+    constexpr unsigned MAGIC = 0x66006600u, MINUS_MAGIC = 0xE600E600u; // 1536: the digit is the low bits of the sum
+    // 1 over the place, and minus the place, of digit 5, 4, 3, 2 and 1.
+    constexpr unsigned up[5] = {0x10001000u, 0x2C002C00u, 0x48004800u, 0x64006400u, 0x4C004C00u};
+    constexpr unsigned down[5] = {0xE800E800u, 0xCC00CC00u, 0xB000B000u, 0x94009400u, 0xAC00AC00u};
+#pragma unroll
+    for (int i = 0; i < 5; i++) {
+        if (i == 4)
+            rest = tern_mul2(rest, 0x70007000u); // 2^13
+        digit[5 - i] = tern_fma2(rest, up[i], MAGIC);
+        rest = tern_fma2(tern_add2(digit[5 - i], MINUS_MAGIC), down[i], rest);
+    }
+    digit[0] = tern_fma2(rest, 0x68006800u, MAGIC); // 2^11
 }
 
-// Four of the eight values, in the order of bytes of a code word, to a word of each digit.
-__device__ __forceinline__ void tern_digits_turn(const uint2 (&v)[4], unsigned (&digit)[DIGITS]) {
-    unsigned first[3], second[3];
-#pragma unroll
-    for (int i = 0; i < 3; i++) { // digits 2 * i and 2 * i + 1
-        const unsigned selector = i == 1 ? 0x7362u : 0x5140u;
-        first[i] = i < 2 ? tern_permute_bytes(v[0].x, v[1].x, selector) : tern_permute_bytes(v[0].y, v[1].y, selector);
-        second[i] = i < 2 ? tern_permute_bytes(v[2].x, v[3].x, selector) : tern_permute_bytes(v[2].y, v[3].y, selector);
-        digit[2 * i] = tern_permute_bytes(first[i], second[i], 0x5410u) ^ 0x80808080u;
-        digit[2 * i + 1] = tern_permute_bytes(first[i], second[i], 0x7632u) ^ 0x80808080u;
-    }
-}
-
-// Stores the digits of eight values at `to` (column 0 of the row of x).
-__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const uint4 &x, double scale) {
-    const unsigned words[4] = {x.x, x.y, x.z, x.w};
-    uint2 v[8];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float2 pair = __half22float2(tern_as_half2(words[i]));
-        v[2 * i] = tern_digits_of(pair.x, scale);
-        v[2 * i + 1] = tern_digits_of(pair.y, scale);
-    }
-    // Bytes of code words: element e of the even step, of the odd step, e = 0, 1 (harness/formats/layout.h).
-    const uint2 even[4] = {v[0], v[4], v[1], v[5]}, odd[4] = {v[2], v[6], v[3], v[7]};
-    unsigned first[DIGITS], second[DIGITS];
-    tern_digits_turn(even, first);
-    tern_digits_turn(odd, second);
+// Stores the digits of eight values at `to` (column 0 of the row of x). Bytes of code words are element e of the even step,
+// of the odd step, e = 0, 1 (harness/formats/layout.h): values 0, 4, 1, 5 and 2, 6, 3, 7.
+__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const uint4 &x) {
+    unsigned digit[4][DIGITS];
+    tern_digits_of(x.x, digit[0]);
+    tern_digits_of(x.y, digit[1]);
+    tern_digits_of(x.z, digit[2]);
+    tern_digits_of(x.w, digit[3]);
 #pragma unroll
     for (int d = 0; d < DIGITS; d++)
-        tern_shared_store_8(to + d * pitch, make_uint2(first[d], second[d]));
+        tern_shared_store_8(to + d * pitch, make_uint2(tern_permute_bytes(digit[0][d], digit[2][d], 0x6240u),
+                                                       tern_permute_bytes(digit[1][d], digit[3][d], 0x6240u)));
 }
 
 // Where the lane finds its column of each fragment. Columns that do not exist read the last one.
@@ -132,18 +129,20 @@ __device__ __forceinline__ void tern_piece_multiply(int (&d)[4], const unsigned 
     const uint4 &half = x[piece / 2];
     const unsigned b0 = piece % 2 ? half.z : half.x, b1 = piece % 2 ? half.w : half.y;
     if (first)
-        tern_mma_u8s8_first(d, a, b0, b1);
+        tern_mma_s8_first<SIGNED>(d, a, b0, b1);
     else
-        tern_mma_u8s8(d, a, b0, b1);
+        tern_mma_s8<SIGNED>(d, a, b0, b1);
 }
 
 // The value of a lane's pair of columns: low digit in the first.
 __device__ __forceinline__ int tern_pair(int low, int high) {
-    return low + high * 256;
+    return low + high * (1 << DIGIT_BITS);
 }
 
 // Sums of x over the spans of K tile k: the same products with codes of 1.
 __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, const struct tern_columns &c, int k, int lane) {
+    constexpr unsigned ONE = 0x01010101u << (8 - BITS);
+    const unsigned a[4] = {ONE, ONE, ONE, ONE};
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++) {
         uint4 x[2];
@@ -151,8 +150,6 @@ __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, cons
         tern_x_load(p, c, k, m, x);
 #pragma unroll
         for (int piece = 0; piece < 4; piece++) {
-            const unsigned one = 0x01010101u << tern_width::shift(2 * piece);
-            const unsigned a[4] = {one, one, one, one};
             tern_piece_multiply(d, a, x, piece, piece * SPANS % 4 == 0);
             if ((piece + 1) * SPANS % 4 == 0 && lane < 4)
                 tern_shared_store_4(p.sums + (k * SPANS + piece * SPANS / 4) * SUM_PITCH + 4 * m + lane,
@@ -161,14 +158,22 @@ __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, cons
     }
 }
 
+// Whether one of eight values is Inf or NaN: an exponent of all ones carries into the sign.
+__device__ __forceinline__ bool tern_has_special(const uint4 &x) {
+    const unsigned words[4] = {x.x, x.y, x.z, x.w};
+    unsigned carry = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        carry |= (words[i] & 0x7C007C00u) + 0x04000400u;
+    return (carry & 0x80008000u) != 0;
+}
+
 // Brings the block's x into shared memory, as digits, and its sums; `x` holds the warp's first chunks. Each warp stages
 // pairs of tiles and sums what it staged itself.
 __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const struct tern_columns &c,
                                              const struct tern_share &s, const struct tern_args &args, struct tern_chunks x,
                                              int warp, int lane) {
     const int piece = lane / 4 % 4;
-    const int exponent = 24 + MOST - tern_width::pitch * (piece % tern_width::places);
-    const double scale = __longlong_as_double((long long)(1023 + exponent) << 52);
     unsigned char *to = p.digits + lane / 16 * 128 + piece / 2 * 64 + lane % 4 * 16 + piece % 2 * 8;
     unsigned specials = 0;
 #pragma unroll 1
@@ -179,20 +184,17 @@ __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const 
         for (int m = 0; m < M_TILE; m++) {
             if (m >= (int)args.m)
                 break;
-            const unsigned words[4] = {x.row[m].x, x.row[m].y, x.row[m].z, x.row[m].w};
-            unsigned carry = 0; // out of an exponent of all ones
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                carry |= (words[i] & 0x7C007C00u) + 0x04000400u;
-            specials |= __any_sync(0xFFFFFFFFu, (carry & 0x80008000u) != 0) ? 1u << m : 0;
+            specials |= __any_sync(0xFFFFFFFFu, tern_has_special(x.row[m])) ? 1u << m : 0;
             if (2 * q + lane / 16 < s.tiles)
-                tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x.row[m], scale);
+                tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x.row[m]);
         }
         x = next;
-        __syncwarp();
-        tern_sums_make(p, c, 2 * q, lane);
-        if (2 * q + 1 < s.tiles)
-            tern_sums_make(p, c, 2 * q + 1, lane);
+        if (HAS_ZEROS) {
+            __syncwarp();
+            tern_sums_make(p, c, 2 * q, lane);
+            if (2 * q + 1 < s.tiles)
+                tern_sums_make(p, c, 2 * q + 1, lane);
+        }
     }
     if (lane == 0)
         tern_shared_store_4(p.specials + warp, specials);
@@ -215,8 +217,9 @@ __device__ __forceinline__ void tern_tile_multiply(const unsigned char *slot, in
     for (int piece = 0; piece < 4; piece++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const unsigned mask = (BITS == 2 ? 0x03030303u : 0x0F0F0F0Fu) << tern_width::shift(2 * piece);
-            a[piece][i] = words[tern_width::word(2 * piece, i)] & mask;
+            const int shift = 8 - BITS - tern_width::shift(2 * piece);
+            constexpr unsigned MASK = (BITS == 2 ? 0xC0C0C0C0u : 0xF0F0F0F0u);
+            a[piece][i] = tern_and_xor(words[tern_width::word(2 * piece, i)] << shift, MASK, FLIP);
         }
 #pragma unroll
     for (int m = 0; m < COLUMN_TILES; m++) {
@@ -234,15 +237,18 @@ __device__ __forceinline__ void tern_tile_multiply(const unsigned char *slot, in
                     const int piece = span * 4 / SPANS + chain * LENGTH + i;
                     tern_piece_multiply(d[chain], a[piece], x, piece, i == 0);
                 }
-            const int entry = tern_slot_entry(s, k, first_k, span, groups);
+            const int entry = tern_slot_entry(s, j, k, first_k, span, groups);
             const float2 scale = __half22float2(tern_as_half2(tern_slot_scales(slot, 0, entry, lane)));
-            const unsigned zeros = HAS_ZEROS ? tern_slot_zeros(slot, 0, entry, lane) : ZERO * 257u;
-            const int sum = (int)tern_shared_load_4(p.sums + (k * SPANS + span) * SUM_PITCH + 4 * m + lane % 4);
-            int low = tern_pair(d[0][0], d[0][1]) - (int)(zeros & 0xFFu) * sum;
-            int high = tern_pair(d[0][2], d[0][3]) - (int)(zeros >> 8) * sum;
+            int low = tern_pair(d[0][0], d[0][1]), high = tern_pair(d[0][2], d[0][3]);
             if (CHAINS == 2) {
                 low += tern_pair(d[CHAINS - 1][0], d[CHAINS - 1][1]);
                 high += tern_pair(d[CHAINS - 1][2], d[CHAINS - 1][3]);
+            }
+            if (HAS_ZEROS) {
+                const unsigned zeros = tern_slot_zeros(slot, 0, entry, lane);
+                const int sum = (int)tern_shared_load_4(p.sums + (k * SPANS + span) * SUM_PITCH + 4 * m + lane % 4);
+                low -= (int)(zeros & 0xFFu) * sum;
+                high -= (int)(zeros >> 8) * sum;
             }
             sums.at[m][0] = fmaf(scale.x, (float)low, sums.at[m][0]);
             sums.at[m][1] = fmaf(scale.y, (float)high, sums.at[m][1]);
@@ -266,9 +272,11 @@ __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane,
 
 // The output that the sums of its pairs of digits make; all lanes call.
 __device__ __forceinline__ float tern_pairs_join(const float (&sums)[PAIRS], unsigned specials, int m) {
-    const float sum = fmaf(fmaf(sums[2], 65536.0f, sums[1]), 65536.0f, sums[0]);
+    constexpr float PAIR = 1 << 2 * DIGIT_BITS;
+    constexpr float UNIT = SIGN / (1 << 24) / (1 << (8 - BITS)); // of a product of the lowest digit
+    const float sum = fmaf(fmaf(sums[2], PAIR, sums[1]), PAIR, sums[0]);
     const bool special = __any_sync(0xFFFFFFFFu, specials >> m & 1);
-    return sum * (special ? __int_as_float(0x7FFFFFFF) : __int_as_float((127 - 24 - MOST) << 23));
+    return sum * (special ? __int_as_float(0x7FFFFFFF) : UNIT);
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)

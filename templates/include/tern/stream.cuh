@@ -85,21 +85,13 @@ __device__ __forceinline__ struct tern_cursor tern_cursor_start(const struct ter
     return c;
 }
 
+// Where the pieces are runs of memory, of codes and scales alike, stages need not end with a row block.
+constexpr bool ENTRY_A_TILE = GROUP == 128; // scales follow each other as tiles do
+constexpr bool LINEAR = ENTRY_A_TILE && CLUSTER_K == 1 && ROW_TILES == 1;
+
 // Tiles of the stage at the cursor: 0 at the end of the piece.
 __device__ __forceinline__ int tern_cursor_tiles(const struct tern_cursor &c, const struct tern_share &s) {
-    return tern_smaller(TILES, tern_smaller(s.tiles - c.k, c.left));
-}
-
-// Passes over the stage's tiles; true if they were the last ones of their row block in this piece.
-__device__ __forceinline__ bool tern_cursor_pass(struct tern_cursor &c, const struct tern_share &s, int tiles) {
-    c.left -= tiles;
-    c.k += tiles;
-    const bool end = c.k == s.tiles;
-    if (end) {
-        c.k = 0;
-        c.row++;
-    }
-    return end || c.left == 0;
+    return LINEAR ? tern_smaller(TILES, c.left) : tern_smaller(TILES, tern_smaller(s.tiles - c.k, c.left));
 }
 
 // The group of span `span` of K tile `k` of W; spans behind the end of K count to the last group.
@@ -118,8 +110,6 @@ struct tern_ring {
     // At the fetch's tile, for this lane's 16 bytes (BULK: for all): codes; scales and zeros where a tile has an entry.
     const unsigned char *codes, *scales, *zeros;
 };
-
-constexpr bool ENTRY_A_TILE = GROUP == 128; // scales follow each other as tiles do
 
 // Sets the ring's pointers to the cursor's tile.
 __device__ __forceinline__ void tern_ring_point(struct tern_ring &ring, const struct tern_share &s,
@@ -187,10 +177,16 @@ __device__ __forceinline__ void tern_ring_fill(struct tern_ring &ring, int stage
     const int tiles = tern_cursor_tiles(ring.fetch, s);
     if (tiles > 0) {
         tern_stage_copy(ring, stage, tiles, s, args, lane);
-        tern_cursor_pass(ring.fetch, s, tiles);
+        ring.fetch.left -= tiles;
         int passed = tiles;
-        if ((CLUSTER_K > 1 || ROW_TILES > 1) && ring.fetch.k == 0) // a jump to the next row block
-            passed += ROW_TILES * s.k_tiles - s.tiles;
+        if (!LINEAR) {
+            ring.fetch.k += tiles;
+            if (ring.fetch.k == s.tiles) { // a jump to the next row block
+                ring.fetch.k = 0;
+                ring.fetch.row++;
+                passed += ROW_TILES * s.k_tiles - s.tiles;
+            }
+        }
         ring.codes += passed * TILE_BYTES;
         ring.scales += passed * 32;
         ring.zeros += passed * 16;
@@ -218,8 +214,9 @@ __device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned
         tern_ring_fill(ring, i, s, args, lane);
 }
 
-// Walks the piece: use(slot, j, k, first_k) for each K tile, j its place in the slot, k its K tile and first_k that of the
-// slot's first, both from the share's first; flush(row) behind the last one of a row block in this piece.
+// Walks the piece: use(slot, j, k, first_k) for each K tile, j its place in the slot, k its K tile, first_k that of the slot's
+// first (not where LINEAR: there entry j is its scales), both from the share's first; flush(row) behind the last one of a row
+// block in this piece.
 template <class USE, class FLUSH>
 __device__ __forceinline__ void tern_ring_walk(struct tern_ring &ring, const struct tern_share &s,
                                                const struct tern_args &args, int warp, int lane, USE use, FLUSH flush) {
@@ -228,33 +225,40 @@ __device__ __forceinline__ void tern_ring_walk(struct tern_ring &ring, const str
 #pragma unroll 1
     while (here.left > 0) {
         const unsigned char *slot = ring.slots + stage * STAGE_BYTES;
-        const int tiles = tern_cursor_tiles(here, s), row = here.row;
+        const int tiles = tern_cursor_tiles(here, s), first_k = here.k;
         if (BULK) {
             tern_barrier_wait(ring.barriers + stage * 8, parity);
         } else {
             tern_cp_async_wait<STAGES - 1>();
             __syncwarp(); // scales were copied by other lanes
         }
+        here.left -= tiles;
 #pragma unroll 1
-        for (int j = 0; j < tiles; j++)
-            use(slot, j, here.k + j, here.k);
+        for (int j = 0; j < tiles; j++) {
+            use(slot, j, here.k, first_k);
+            if (++here.k == s.tiles) {
+                flush(here.row);
+                here.k = 0;
+                here.row++;
+            }
+        }
         __syncwarp(); // all have read
         tern_ring_fill(ring, stage, s, args, lane);
         if (++stage == STAGES) {
             stage = 0;
             parity ^= 1;
         }
-        if (tern_cursor_pass(here, s, tiles))
-            flush(row);
     }
+    if (here.k > 0 && tern_piece_begin(s, warp + 1) > tern_piece_begin(s, warp))
+        flush(here.row);
 }
 
-// Which of a row tile's entries in a slot is that of span `span` of K tile k; the slot's first tile is first_k.
-__device__ __forceinline__ int tern_slot_entry(const struct tern_share &s, int k, int first_k, int span, int groups) {
+// Which of a row tile's entries in a slot is that of span `span` of K tile k, in place j; the slot's first tile is first_k.
+__device__ __forceinline__ int tern_slot_entry(const struct tern_share &s, int j, int k, int first_k, int span, int groups) {
     if (GROUP == 0)
         return 0;
     if (ENTRY_A_TILE)
-        return k - first_k;
+        return j;
     return tern_span_group(s.k_begin + k, span, groups) - tern_span_group(s.k_begin + first_k, 0, groups);
 }
 // Scales of row g (low half) and row g + 8 (high half) of row tile r; their zero points likewise, a byte each.
