@@ -58,7 +58,7 @@ __device__ __forceinline__ struct tern_places tern_places_make(const struct tern
 // Eight k of a row of x at a time: chunk q * 32 + lane of the block's K is tile 2 * q + lane / 16, piece lane / 4 % 4, lane
 // t = lane % 4 of the fragment. Chunks behind K and rows that do not exist are zeros.
 struct tern_chunks {
-    uint4 row[M_TILE];
+    unsigned row[M_TILE][4];
 };
 __device__ __forceinline__ void tern_chunks_load(struct tern_chunks &x, const struct tern_share &s,
                                                  const struct tern_args &args, int q, int lane) {
@@ -66,9 +66,10 @@ __device__ __forceinline__ void tern_chunks_load(struct tern_chunks &x, const st
     const bool inside = q * 32 + lane < s.tiles * 16 && k < (int)args.k;
 #pragma unroll
     for (int m = 0; m < M_TILE; m++) {
-        x.row[m] = make_uint4(0, 0, 0, 0);
-        if (inside && m < (int)args.m)
-            x.row[m] = *reinterpret_cast<const uint4 *>((const __half *)args.x + m * args.k + k);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x.row[m][i] = 0;
+        tern_load_stream_16_if(x.row[m], (const __half *)args.x + m * args.k + k, inside && m < (int)args.m);
     }
 }
 
@@ -92,12 +93,11 @@ __device__ __forceinline__ void tern_digits_of(unsigned rest, unsigned (&digit)[
 
 // Stores the digits of eight values at `to` (column 0 of the row of x). Bytes of code words are element e of the even step,
 // of the odd step, e = 0, 1 (harness/formats/layout.h): values 0, 4, 1, 5 and 2, 6, 3, 7.
-__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const uint4 &x) {
+__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const unsigned (&x)[4]) {
     unsigned digit[4][DIGITS];
-    tern_digits_of(x.x, digit[0]);
-    tern_digits_of(x.y, digit[1]);
-    tern_digits_of(x.z, digit[2]);
-    tern_digits_of(x.w, digit[3]);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        tern_digits_of(x[i], digit[i]);
 #pragma unroll
     for (int d = 0; d < DIGITS; d++)
         tern_shared_store_8(to + d * pitch, make_uint2(tern_permute_bytes(digit[0][d], digit[2][d], 0x6240u),
@@ -159,12 +159,11 @@ __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, cons
 }
 
 // Whether one of eight values is Inf or NaN: an exponent of all ones carries into the sign.
-__device__ __forceinline__ bool tern_has_special(const uint4 &x) {
-    const unsigned words[4] = {x.x, x.y, x.z, x.w};
+__device__ __forceinline__ bool tern_has_special(const unsigned (&x)[4]) {
     unsigned carry = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        carry |= (words[i] & 0x7C007C00u) + 0x04000400u;
+        carry |= (x[i] & 0x7C007C00u) + 0x04000400u;
     return (carry & 0x80008000u) != 0;
 }
 
@@ -184,7 +183,7 @@ __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const 
         for (int m = 0; m < M_TILE; m++) {
             if (m >= (int)args.m)
                 break;
-            specials |= __any_sync(0xFFFFFFFFu, tern_has_special(x.row[m])) ? 1u << m : 0;
+            specials |= tern_has_special(x.row[m]) ? 1u << m : 0;
             if (2 * q + lane / 16 < s.tiles)
                 tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x.row[m]);
         }
@@ -196,8 +195,12 @@ __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const 
                 tern_sums_make(p, c, 2 * q + 1, lane);
         }
     }
+    unsigned of_warp = 0;
+#pragma unroll
+    for (int m = 0; m < M_TILE; m++)
+        of_warp |= __any_sync(0xFFFFFFFFu, specials >> m & 1) ? 1u << m : 0;
     if (lane == 0)
-        tern_shared_store_4(p.specials + warp, specials);
+        tern_shared_store_4(p.specials + warp, of_warp);
 }
 
 // Sums of a row tile: [column tile][row g or g + 8] of the lane's pair of columns.

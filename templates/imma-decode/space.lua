@@ -1,6 +1,6 @@
 -- imma-decode: parameter space of the integer tensor-core decode kernel (kernel.cu says what the parameters do).
 
-local default = { M_TILE = 4, BULK = 0, CLUSTER_K = 1, WARPS = 8, CTAS = 1, TILES = 2, STAGES = 2 }
+local default = { M_TILE = 4, BULK = 0, CLUSTER_K = 1, WARPS = 16, CTAS = 1, TILES = 2, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -35,12 +35,12 @@ local function valid(p, problem, gpu)
     local cluster_k, k_tiles = p.CLUSTER_K, ceil_div(problem.k, 128)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
-    if cluster_k > 1 and ceil_div(problem.n, 16) >= 8 * gpu.sms then return false, "enough row tiles without splitting K" end
+    if cluster_k > 1 and ceil_div(problem.n, 16) >= 4 * gpu.sms then return false, "enough row tiles without splitting K" end
     local warps, ctas = p.WARPS, p.CTAS
     if 32 * warps * ctas > gpu.threads_sm then return false, "more threads than an SM holds" end
-    if warps * ctas < 16 and not is_default(p) then return false, "fewer than 16 warps an SM" end
-    local flying = p.TILES * p.STAGES
-    if (flying < 4 or flying > 8) and not is_default(p) then return false, "4 to 8 tiles in flight a warp" end
+    if ctas > 1 and warps < 16 then return false, "several blocks turn x into digits several times" end
+    local flying = warps * ctas * p.TILES * p.STAGES
+    if flying < 64 or flying > 128 then return false, "64 to 128 tiles in flight an SM" end
     local bytes = shared(p, problem, gpu)
     if bytes > gpu.smem_block_bytes or ctas * (bytes + 1024) > gpu.smem_sm_bytes then
         return false, "x and the rings do not fit in shared memory"
@@ -71,13 +71,13 @@ return {
           doc = "rows of x; six columns of the fragments each" },
         { name = "BULK", values = { 0, 1 }, default = default.BULK,
           doc = "how weights come: 0 cp.async by all lanes, 1 bulk copies by one (cc 9.0)" },
-        { name = "CLUSTER_K", values = { 1, 2, 4 }, default = default.CLUSTER_K,
+        { name = "CLUSTER_K", values = { 1, 2 }, default = default.CLUSTER_K,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
         { name = "WARPS", values = { 8, 16 }, default = default.WARPS,
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "CTAS", values = { 1, 2 }, default = default.CTAS,
           doc = "blocks that an SM holds at a time (launch bounds and grid)" },
-        { name = "TILES", values = { 1, 2, 4 }, default = default.TILES,
+        { name = "TILES", values = { 2, 4 }, default = default.TILES,
           doc = "K tiles of 128 in a stage, at most" },
         { name = "STAGES", values = { 2, 3, 4 }, default = default.STAGES,
           doc = "stages of each warp's ring" },

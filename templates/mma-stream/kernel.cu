@@ -7,9 +7,9 @@
 // lane serve two k-steps. Codes minus zero points are exact in binary16; the scale meets the fp32 sums of its group.
 // tern/stream.cuh has the stream of weights; mma-decode serves what this one does not (more of M, other code widths, GPUs).
 //
-// Parameters: M_TILE rows of x; ROW_TILES tiles of 16 rows that share a load of x; WARPS warps a block; CTAS blocks an SM (launch
-// bounds and grid); CLUSTER_K blocks of a cluster that split K; X_BULK x by bulk copies instead of cp.async; TILES K tiles of 128
-// a stage, STAGES of each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
+// Parameters: M_TILE rows of x; ROW_TILES tiles of 16 rows that share a load of x; WARPS warps a block, one block an SM;
+// CLUSTER_K blocks of a cluster that split K; X_BULK x by bulk copies instead of cp.async; TILES K tiles of 128 a stage, STAGES of
+// each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
 //
 // Bound by: fixed costs on small layers, then memory and issue slots. Expected of the limit: 0.45 to 0.7.
 constexpr int VALUES = 1, SLOT_PITCH = 16 * ROW_TILES + 4; // an output's sums; floats apart: no bank conflicts
@@ -21,21 +21,24 @@ static_assert(M_TILE % 8 == 0, "whole fragments");
 // Chains of products that a row tile's sums of a span are cut into: two halve the latency where nothing else overlaps.
 constexpr int CHAINS = ROW_TILES * COLUMN_TILES == 1 && SPANS == 1 ? 2 : 1;
 
-// Shared memory of a block behind the rings; all 16-byte aligned.
+// Shared memory of a block; all 16-byte aligned.
 struct tern_places {
-    unsigned char *x; // [rows of x][pitch]
+    unsigned char *x; // [rows of x][pitch]; first, as bulk copies like it aligned
     int pitch;        // 64 more than a multiple of 128: no bank conflicts
     void *barrier;    // X_BULK
     struct tern_slots slots;
+    unsigned char *rings; // [WARPS][STAGES][STAGE_BYTES], and behind them the barriers
 };
 
 __device__ __forceinline__ struct tern_places tern_places_make(const struct tern_share &s, unsigned char *shared, int rows) {
     struct tern_places p;
+    p.x = shared;
+    p.pitch = s.most_tiles * 256 + 64;
+    p.rings = shared + rows * p.pitch;
+    shared = p.rings + WARPS * STAGES * (STAGE_BYTES + BULK * 8);
     p.barrier = shared;
     shared += 16;
     p.slots = tern_slots_make(s, rows, shared);
-    p.x = shared;
-    p.pitch = s.most_tiles * 256 + 64;
     return p;
 }
 
@@ -55,8 +58,9 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_places &p, const s
             if (lane < rows)
                 tern_bulk_copy(p.x + lane * p.pitch, x + lane * args.k, present, p.barrier);
         }
-        for (int i = (int)threadIdx.x; i < padding * rows; i += WARPS * 32)
-            tern_shared_store_16(p.x + i / padding * p.pitch + present + i % padding * 16, make_uint4(0, 0, 0, 0));
+        for (int m = warp; m < rows; m += WARPS)
+            for (int i = lane; i < padding; i += 32)
+                tern_shared_store_16(p.x + m * p.pitch + present + i * 16, make_uint4(0, 0, 0, 0));
         return;
     }
     for (int m = 0; m < rows; m++)
@@ -103,7 +107,7 @@ __device__ __forceinline__ void tern_tile_take(struct tern_tile &tile, const uns
     tern_slot_words(slot, r, j, lane, tile.words);
 #pragma unroll
     for (int span = 0; span < SPANS; span++) {
-        const int entry = tern_slot_entry(s, k, first_k, span, groups);
+        const int entry = tern_slot_entry(s, j, k, first_k, span, groups);
         const float2 pair = __half22float2(tern_as_half2(tern_slot_scales(slot, r, entry, lane)));
         const unsigned zeros = HAS_ZEROS ? tern_slot_zeros(slot, r, entry, lane) : ZERO * 257u;
         tile.scale[span][0] = pair.x;
@@ -112,48 +116,73 @@ __device__ __forceinline__ void tern_tile_take(struct tern_tile &tile, const uns
     }
 }
 
-// Adds one K tile: row tiles x 128 k x columns.
-__device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tiles)[ROW_TILES], const unsigned char *x,
-                                                   const struct tern_columns &c, struct tern_sums &sums) {
-    float group[CHAINS][ROW_TILES][COLUMN_TILES][4];
+// Sums of the span at hand.
+struct tern_group {
+    float at[CHAINS][ROW_TILES][COLUMN_TILES][4];
+};
+
+// Adds one step (16 k): a of each row tile times b.
+template <bool FIRST>
+__device__ __forceinline__ void tern_step_multiply(float (&group)[ROW_TILES][COLUMN_TILES][4],
+                                                   const unsigned (&a)[ROW_TILES][4], int m, unsigned b0, unsigned b1) {
 #pragma unroll
-    for (int piece = 0; piece < 4; piece++) { // 32 k: two steps
-        const int span = piece * SPANS / 4;
-        const bool first = piece * SPANS % 4 == 0, last = (piece + 1) * SPANS % 4 == 0;
-        unsigned a[ROW_TILES][2][4];
+    for (int r = 0; r < ROW_TILES; r++) {
+        if (FIRST)
+            tern_mma_f16_first(group[r][m], a[r], b0, b1);
+        else
+            tern_mma_f16(group[r][m], a[r], b0, b1);
+    }
+}
+
+// Adds piece PIECE (32 k, two steps) of a K tile.
+template <int PIECE>
+__device__ __forceinline__ void tern_piece_multiply(const struct tern_tile (&tiles)[ROW_TILES], const unsigned char *x,
+                                                    const struct tern_columns &c, struct tern_group &group) {
+    constexpr int SPAN = PIECE * SPANS / 4;
+    constexpr bool FIRST = PIECE * SPANS % 4 == 0;
+    unsigned a[2][ROW_TILES][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+            tern_dequant_tile<BITS>(tiles[r].words, 2 * PIECE + h, tiles[r].zero[SPAN], a[h][r]);
+#pragma unroll
+    for (int m = 0; m < COLUMN_TILES; m++) {
+        const uint4 b = tern_shared_load_16(x + c.at[m] + PIECE * 64);
+        tern_step_multiply<FIRST>(group.at[0], a[0], m, b.x, b.y);
+        tern_step_multiply<FIRST && CHAINS == 2>(group.at[CHAINS - 1], a[1], m, b.z, b.w);
+    }
+}
+
+// Adds the span's sums to the row block's, scaled.
+__device__ __forceinline__ void tern_group_add(const struct tern_tile (&tiles)[ROW_TILES], int span,
+                                               const struct tern_group &group, struct tern_sums &sums) {
+#pragma unroll
+    for (int m = 0; m < COLUMN_TILES; m++)
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-                tern_dequant_tile<BITS>(tiles[r].words, 2 * piece + h, tiles[r].zero[span], a[r][h]);
-#pragma unroll
-        for (int m = 0; m < COLUMN_TILES; m++) {
-            const uint4 b = tern_shared_load_16(x + c.at[m] + piece * 64);
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                if (first)
-                    tern_mma_f16_first(group[0][r][m], a[r][0], b.x, b.y);
-                else
-                    tern_mma_f16(group[0][r][m], a[r][0], b.x, b.y);
+            for (int i = 0; i < 4; i++) {
+                const float sum = group.at[0][r][m][i] + (CHAINS == 2 ? group.at[CHAINS - 1][r][m][i] : 0.0f);
+                sums.at[r][m][i] = fmaf(tiles[r].scale[span][i / 2], sum, sums.at[r][m][i]);
             }
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                if (first && CHAINS == 2)
-                    tern_mma_f16_first(group[CHAINS - 1][r][m], a[r][1], b.z, b.w);
-                else
-                    tern_mma_f16(group[CHAINS - 1][r][m], a[r][1], b.z, b.w);
-            }
-            if (!last)
-                continue;
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const float sum = group[0][r][m][i] + (CHAINS == 2 ? group[CHAINS - 1][r][m][i] : 0.0f);
-                    sums.at[r][m][i] = fmaf(tiles[r].scale[span][i / 2], sum, sums.at[r][m][i]);
-                }
-        }
-    }
+}
+
+// Adds one K tile: row tiles x 128 k x columns.
+__device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tiles)[ROW_TILES], const unsigned char *x,
+                                                   const struct tern_columns &c, struct tern_sums &sums) {
+    struct tern_group group;
+    tern_piece_multiply<0>(tiles, x, c, group);
+    if (SPANS == 4)
+        tern_group_add(tiles, 0, group, sums);
+    tern_piece_multiply<1>(tiles, x, c, group);
+    if (SPANS >= 2)
+        tern_group_add(tiles, SPANS / 4, group, sums);
+    tern_piece_multiply<2>(tiles, x, c, group);
+    if (SPANS == 4)
+        tern_group_add(tiles, 2, group, sums);
+    tern_piece_multiply<3>(tiles, x, c, group);
+    tern_group_add(tiles, SPANS - 1, group, sums);
 }
 
 // Moves the sums to the warp's slot.
@@ -173,18 +202,18 @@ __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane,
         }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     tern_mma_stream(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const int rows = (int)args.m;
     const struct tern_share s = tern_share_make(args);
-    const struct tern_places p = tern_places_make(s, shared + WARPS * STAGES * (STAGE_BYTES + BULK * 8), rows);
+    const struct tern_places p = tern_places_make(s, shared, rows);
     tern_x_copy(p, s, args, warp, lane);
     struct tern_ring ring;
-    tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
-                    shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
+    tern_ring_start(ring, p.rings + warp * (STAGES * STAGE_BYTES),
+                    p.rings + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
     const struct tern_columns columns = tern_columns_make(p, lane);

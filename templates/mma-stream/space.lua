@@ -1,6 +1,6 @@
 -- mma-stream: parameter space of the lean tensor-core decode kernel (kernel.cu says what the parameters do).
 
-local default = { M_TILE = 16, X_BULK = 0, BULK = 0, CLUSTER_K = 1, WARPS = 8, CTAS = 1, ROW_TILES = 1, TILES = 2, STAGES = 2 }
+local default = { M_TILE = 16, X_BULK = 0, BULK = 0, CLUSTER_K = 1, WARPS = 16, ROW_TILES = 1, TILES = 2, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -18,7 +18,7 @@ end
 -- Bytes of shared memory, as the smem expression below.
 local function shared(p, problem, gpu)
     local blocks = ceil_div(problem.n, 16 * p.ROW_TILES)
-    local most = ceil_div(blocks, math.max(math.min(blocks, gpu.sms * p.CTAS // p.CLUSTER_K), 1))
+    local most = ceil_div(blocks, math.max(math.min(blocks, gpu.sms // p.CLUSTER_K), 1))
     local spans = problem.group % 128 == 0 and 1 or 4
     return p.WARPS * p.STAGES * (p.TILES * p.ROW_TILES * (256 * problem.bits + 48 * spans) + 8) + 16
         + (most * p.M_TILE + p.CLUSTER_K) * 64 * p.ROW_TILES
@@ -29,27 +29,23 @@ end
 local function valid(p, problem, gpu)
     local m_tile = p.M_TILE
     if problem.m > m_tile then return false, "M_TILE is less than M" end
-    if problem.m <= m_tile // 2 and not is_default(p) then return false, "M_TILE is twice M or more" end
+    if problem.m <= (m_tile == 8 and 2 or 8) and not is_default(p) then return false, "M_TILE is much more than M" end
     if p.X_BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
+    if p.X_BULK == 0 and gpu.cc >= 90 and not is_default(p) then return false, "bulk copies serve" end
     if p.BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
     local cluster_k, k_tiles = p.CLUSTER_K, ceil_div(problem.k, 128)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     if cluster_k > 1 and ceil_div(problem.n, 16) >= 8 * gpu.sms then return false, "enough row tiles without splitting K" end
-    local warps, ctas = p.WARPS, p.CTAS
-    if 32 * warps * ctas > gpu.threads_sm then return false, "more threads than an SM holds" end
-    if warps * ctas ~= 16 and not is_default(p) then return false, "16 warps an SM" end
-    local flying = p.TILES * p.STAGES * p.ROW_TILES
-    if (flying < 4 or flying > 8) and not is_default(p) then return false, "4 to 8 tiles in flight a warp" end
+    local flying = p.WARPS * p.TILES * p.STAGES * p.ROW_TILES
+    if flying < 64 or flying > 128 then return false, "64 to 128 tiles in flight an SM" end
     local bytes = shared(p, problem, gpu)
-    if bytes > gpu.smem_block_bytes or ctas * (bytes + 1024) > gpu.smem_sm_bytes then
-        return false, "x and the rings do not fit in shared memory"
-    end
+    if bytes > gpu.smem_block_bytes then return false, "x and the rings do not fit in shared memory" end
     return true
 end
 
 local blocks = "ceil_div(N,16*ROW_TILES)"
-local most = "ceil_div(" .. blocks .. ",max(min(" .. blocks .. ",SMS*CTAS/CLUSTER_K),1))"
+local most = "ceil_div(" .. blocks .. ",max(min(" .. blocks .. ",SMS/CLUSTER_K),1))"
 
 return {
     name = "mma-stream",
@@ -76,8 +72,6 @@ return {
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
         { name = "WARPS", values = { 8, 16 }, default = default.WARPS,
           doc = "warps of a block; they split the block's weights evenly" },
-        { name = "CTAS", values = { 1, 2 }, default = default.CTAS,
-          doc = "blocks that an SM holds at a time (launch bounds and grid)" },
         { name = "ROW_TILES", values = { 1, 2 }, default = default.ROW_TILES,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
         { name = "TILES", values = { 1, 2, 4 }, default = default.TILES,
@@ -87,7 +81,7 @@ return {
     },
     valid = valid,
     launch = {
-        grid = { "max(min(" .. blocks .. ",SMS*CTAS/CLUSTER_K),1)*CLUSTER_K" },
+        grid = { "max(min(" .. blocks .. ",SMS/CLUSTER_K),1)*CLUSTER_K" },
         block = "32*WARPS",
         -- rings and their barriers; x's; outputs of a cluster; slots and x: kernel.cu, tern_places.
         smem = "WARPS*STAGES*(TILES*ROW_TILES*(256*BITS+48*(GROUP%128==0?1:4))+8)+16+(" .. most .. "*M_TILE+CLUSTER_K)*64*ROW_TILES"

@@ -199,7 +199,7 @@ __device__ __forceinline__ void tern_ring_fill(struct tern_ring &ring, int stage
 __device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned char *slots, unsigned char *barriers,
                                                 const struct tern_share &s, const struct tern_args &args, int warp,
                                                 int lane) {
-    ring.slots = slots;
+    ring.slots = tern_shared_kept(slots);
     ring.barriers = barriers;
     ring.fetch = tern_cursor_start(s, warp);
     tern_ring_point(ring, s, args, lane);
