@@ -16,7 +16,7 @@
 // that split K; TILES K tiles of 128 a stage, STAGES of each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
 //
 // Bound by: memory; on small layers by fixed costs. Expected of the limit: 0.5 (4 MB) to 0.85.
-constexpr int ROW_TILES = 1; // more would save little: x is two loads a tile
+constexpr int ROW_TILES = 1;               // more would save little: x is two loads a tile
 constexpr int VALUES = 3, SLOT_PITCH = 24; // an output's sums: pairs of digits; floats apart: 16 rows, no bank conflicts
 #include "tern/mma.cuh"
 #include "tern/stream_finish.cuh"

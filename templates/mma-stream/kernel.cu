@@ -202,8 +202,7 @@ __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane,
         }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
-    tern_mma_stream(const __grid_constant__ struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
