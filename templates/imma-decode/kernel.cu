@@ -12,8 +12,8 @@
 //
 // Specials: Inf or NaN in a row of x makes its row of y NaN.
 //
-// Parameters: M_TILE rows of x; WARPS warps a block; CTAS blocks an SM (launch bounds and grid); CLUSTER_K blocks of a cluster
-// that split K; TILES K tiles of 128 a stage, STAGES of each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
+// Parameters: M_TILE rows of x; WARPS warps a block, one block an SM; CLUSTER_K blocks of a cluster that split K; TILES K tiles
+// of 128 a stage, STAGES of each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
 //
 // Bound by: memory; on small layers by fixed costs. Expected of the limit: 0.5 (4 MB) to 0.85.
 constexpr int ROW_TILES = 1;               // more would save little: x is two loads a tile
@@ -36,6 +36,7 @@ static_assert(HAS_ZEROS || ZERO == 1 << (BITS - 1) || (BITS == 2 && ZERO == 1), 
 
 // Shared memory of a block behind the rings; all 16-byte aligned.
 struct tern_places {
+    unsigned char *x;      // [rows of x][K tiles] of 256 bytes
     unsigned char *digits; // [rows of x * DIGITS][pitch]: a K tile takes 128 bytes, [half][lane t][piece of the half] of 8 k
     int pitch;             // 64 more than a multiple of 128: no bank conflicts
     int *sums;             // HAS_ZEROS: [K tile][span][SUM_PITCH], sums of x
@@ -50,27 +51,26 @@ __device__ __forceinline__ struct tern_places tern_places_make(const struct tern
     p.sums = (int *)shared;
     shared += HAS_ZEROS * s.most_tiles * (SPANS * SUM_PITCH * 4);
     p.slots = tern_slots_make(s, rows, shared);
-    p.digits = shared;
+    p.x = shared;
+    p.digits = shared + rows * s.most_tiles * 256;
     p.pitch = s.most_tiles * 128 + 64;
     return p;
 }
 
-// Eight k of a row of x at a time: chunk q * 32 + lane of the block's K is tile 2 * q + lane / 16, piece lane / 4 % 4, lane
-// t = lane % 4 of the fragment. Chunks behind K and rows that do not exist are zeros.
-struct tern_chunks {
-    unsigned row[M_TILE][4];
-};
-__device__ __forceinline__ void tern_chunks_load(struct tern_chunks &x, const struct tern_share &s,
-                                                 const struct tern_args &args, int q, int lane) {
-    const int k = s.k_begin * 128 + (q * 32 + lane) * 8;
-    const bool inside = q * 32 + lane < s.tiles * 16 && k < (int)args.k;
+// Starts the copies of x. Eight k are a chunk: chunk q * 32 + lane of the block's K is tile 2 * q + lane / 16, piece
+// lane / 4 % 4, lane t = lane % 4 of the fragment, and its lane of warp q % WARPS copies and later takes it. These copies come
+// ahead of the weights': loads return in order, and behind the weights x would wait for memory. k behind K are zeros.
+__device__ __forceinline__ void tern_x_copy(const struct tern_places &p, const struct tern_share &s,
+                                            const struct tern_args &args, int rows, int warp, int lane) {
+    const int k_begin = s.k_begin * 128;
+#pragma unroll 1
+    for (int chunk = warp * 32 + lane; chunk < s.tiles * 16; chunk += WARPS * 32)
 #pragma unroll
-    for (int m = 0; m < M_TILE; m++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x.row[m][i] = 0;
-        tern_load_stream_16_if(x.row[m], (const __half *)args.x + m * args.k + k, inside && m < (int)args.m);
-    }
+        for (int m = 0; m < M_TILE; m++)
+            tern_cp_async_if<16>(p.x + (m * s.most_tiles * 16 + chunk) * 16,
+                                 (const __half *)args.x + m * args.k + k_begin + chunk * 8,
+                                 k_begin + chunk * 8 < (int)args.k, m < rows);
+    tern_cp_async_commit();
 }
 
 // The digits of two values: the low byte of each half of digit[i]. Every step is exact: a digit is the nearest multiple of its
@@ -93,11 +93,12 @@ __device__ __forceinline__ void tern_digits_of(unsigned rest, unsigned (&digit)[
 
 // Stores the digits of eight values at `to` (column 0 of the row of x). Bytes of code words are element e of the even step,
 // of the odd step, e = 0, 1 (harness/formats/layout.h): values 0, 4, 1, 5 and 2, 6, 3, 7.
-__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const unsigned (&x)[4]) {
+__device__ __forceinline__ void tern_chunk_store(unsigned char *to, int pitch, const uint4 &x) {
     unsigned digit[4][DIGITS];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        tern_digits_of(x[i], digit[i]);
+    tern_digits_of(x.x, digit[0]);
+    tern_digits_of(x.y, digit[1]);
+    tern_digits_of(x.z, digit[2]);
+    tern_digits_of(x.w, digit[3]);
 #pragma unroll
     for (int d = 0; d < DIGITS; d++)
         tern_shared_store_8(to + d * pitch, make_uint2(tern_permute_bytes(digit[0][d], digit[2][d], 0x6240u),
@@ -159,35 +160,33 @@ __device__ __forceinline__ void tern_sums_make(const struct tern_places &p, cons
 }
 
 // Whether one of eight values is Inf or NaN: an exponent of all ones carries into the sign.
-__device__ __forceinline__ bool tern_has_special(const unsigned (&x)[4]) {
+__device__ __forceinline__ bool tern_has_special(const uint4 &x) {
+    const unsigned words[4] = {x.x, x.y, x.z, x.w};
     unsigned carry = 0;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        carry |= (x[i] & 0x7C007C00u) + 0x04000400u;
+        carry |= (words[i] & 0x7C007C00u) + 0x04000400u;
     return (carry & 0x80008000u) != 0;
 }
 
-// Brings the block's x into shared memory, as digits, and its sums; `x` holds the warp's first chunks. Each warp stages
-// pairs of tiles and sums what it staged itself.
+// Turns x into digits and, where rows have zero points, sums it. A lane takes the chunks that it copied, a warp sums the
+// tiles that it turned: nothing but its own copies is waited for.
 __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const struct tern_columns &c,
-                                             const struct tern_share &s, const struct tern_args &args, struct tern_chunks x,
-                                             int warp, int lane) {
+                                             const struct tern_share &s, int rows, int warp, int lane) {
     const int piece = lane / 4 % 4;
     unsigned char *to = p.digits + lane / 16 * 128 + piece / 2 * 64 + lane % 4 * 16 + piece % 2 * 8;
     unsigned specials = 0;
+    tern_cp_async_wait<BULK ? 0 : STAGES>();
 #pragma unroll 1
     for (int q = warp; 2 * q < s.tiles; q += WARPS) {
-        struct tern_chunks next;
-        tern_chunks_load(next, s, args, q + WARPS, lane);
 #pragma unroll
         for (int m = 0; m < M_TILE; m++) {
-            if (m >= (int)args.m)
+            if (m >= rows || 2 * q + lane / 16 >= s.tiles)
                 break;
-            specials |= tern_has_special(x.row[m]) ? 1u << m : 0;
-            if (2 * q + lane / 16 < s.tiles)
-                tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x.row[m]);
+            const uint4 x = tern_shared_load_16(p.x + (m * s.most_tiles * 16 + q * 32 + lane) * 16);
+            specials |= tern_has_special(x) ? 1u << m : 0;
+            tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x);
         }
-        x = next;
         if (HAS_ZEROS) {
             __syncwarp();
             tern_sums_make(p, c, 2 * q, lane);
@@ -282,24 +281,23 @@ __device__ __forceinline__ float tern_pairs_join(const float (&sums)[PAIRS], uns
     return sum * (special ? __int_as_float(0x7FFFFFFF) : UNIT);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, CTAS)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     tern_imma_decode(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const int rows = (int)args.m;
     const struct tern_share s = tern_share_make(args);
-    struct tern_chunks x;
-    tern_chunks_load(x, s, args, warp, lane);
-    struct tern_ring ring;
     unsigned char *rings_end = shared + WARPS * STAGES * (STAGE_BYTES + BULK * 8);
+    const struct tern_places p = tern_places_make(s, rings_end, rows);
+    tern_x_copy(p, s, args, rows, warp, lane);
+    struct tern_ring ring;
     tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
                     shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
-    const struct tern_places p = tern_places_make(s, rings_end, rows);
     const struct tern_columns columns = tern_columns_make(p, rows, lane);
-    tern_x_stage(p, columns, s, args, x, warp, lane);
+    tern_x_stage(p, columns, s, rows, warp, lane);
     __syncthreads();
     struct tern_sums sums = {};
     tern_ring_walk(

@@ -1,6 +1,6 @@
 -- imma-decode: parameter space of the integer tensor-core decode kernel (kernel.cu says what the parameters do).
 
-local default = { M_TILE = 4, BULK = 0, CLUSTER_K = 1, WARPS = 16, CTAS = 1, TILES = 2, STAGES = 2 }
+local default = { M_TILE = 4, BULK = 0, CLUSTER_K = 1, WARPS = 16, TILES = 2, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -17,13 +17,13 @@ end
 
 -- Bytes of shared memory, as the smem expression below.
 local function shared(p, problem, gpu)
-    local clusters = math.max(math.min(ceil_div(problem.n, 16), gpu.sms * p.CTAS // p.CLUSTER_K), 1)
+    local clusters = math.max(math.min(ceil_div(problem.n, 16), gpu.sms // p.CLUSTER_K), 1)
     local most = ceil_div(ceil_div(problem.n, 16), clusters)
     local tiles = ceil_div(problem.k, 128 * p.CLUSTER_K)
     local spans = problem.group % 128 == 0 and 1 or 4
     return p.WARPS * (p.STAGES * (p.TILES * (256 * problem.bits + 48 * spans) + 8) + 4)
         + tiles * spans * ceil_div(6 * p.M_TILE, 8) * 16 + (most * p.M_TILE + p.CLUSTER_K) * 64
-        + p.WARPS * (most // p.WARPS + 2) * problem.m * 288 + problem.m * 6 * (tiles * 128 + 64)
+        + p.WARPS * (most // p.WARPS + 2) * problem.m * 288 + problem.m * (tiles * 1024 + 384)
 end
 
 -- In the order in which the parameters are declared: a refusal that reads the first few only is not asked again for the rest.
@@ -36,21 +36,15 @@ local function valid(p, problem, gpu)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     if cluster_k > 1 and ceil_div(problem.n, 16) >= 4 * gpu.sms then return false, "enough row tiles without splitting K" end
-    local warps, ctas = p.WARPS, p.CTAS
-    if 32 * warps * ctas > gpu.threads_sm then return false, "more threads than an SM holds" end
-    if ctas > 1 and warps < 16 then return false, "several blocks turn x into digits several times" end
-    local flying = warps * ctas * p.TILES * p.STAGES
+    local flying = p.WARPS * p.TILES * p.STAGES
     if flying < 64 or flying > 128 then return false, "64 to 128 tiles in flight an SM" end
-    local bytes = shared(p, problem, gpu)
-    if bytes > gpu.smem_block_bytes or ctas * (bytes + 1024) > gpu.smem_sm_bytes then
-        return false, "x and the rings do not fit in shared memory"
-    end
+    if shared(p, problem, gpu) > gpu.smem_block_bytes then return false, "x and the rings do not fit in shared memory" end
     return true
 end
 
 local tiles = "ceil_div(K,128*CLUSTER_K)"
 local spans = "(GROUP%128==0?1:4)"
-local most = "ceil_div(ceil_div(N,16),max(min(ceil_div(N,16),SMS*CTAS/CLUSTER_K),1))"
+local most = "ceil_div(ceil_div(N,16),max(min(ceil_div(N,16),SMS/CLUSTER_K),1))"
 
 return {
     name = "imma-decode",
@@ -75,8 +69,6 @@ return {
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
         { name = "WARPS", values = { 8, 16 }, default = default.WARPS,
           doc = "warps of a block; they split the block's weights evenly" },
-        { name = "CTAS", values = { 1, 2 }, default = default.CTAS,
-          doc = "blocks that an SM holds at a time (launch bounds and grid)" },
         { name = "TILES", values = { 2, 4 }, default = default.TILES,
           doc = "K tiles of 128 in a stage, at most" },
         { name = "STAGES", values = { 2, 3, 4 }, default = default.STAGES,
@@ -84,12 +76,12 @@ return {
     },
     valid = valid,
     launch = {
-        grid = { "max(min(ceil_div(N,16),SMS*CTAS/CLUSTER_K),1)*CLUSTER_K" },
+        grid = { "max(min(ceil_div(N,16),SMS/CLUSTER_K),1)*CLUSTER_K" },
         block = "32*WARPS",
-        -- rings, their barriers, specials; sums of x; outputs of a cluster; slots; digits of x: kernel.cu, tern_places.
+        -- rings, their barriers, specials; sums of x; outputs of a cluster; slots; x and its digits: kernel.cu, tern_places.
         smem = "WARPS*(STAGES*(TILES*(256*BITS+48*" .. spans .. ")+8)+4)+" .. tiles .. "*" .. spans
             .. "*ceil_div(6*M_TILE,8)*16+(" .. most .. "*M_TILE+CLUSTER_K)*64+WARPS*(" .. most .. "/WARPS+2)*M*288"
-            .. "+M*6*(" .. tiles .. "*128+64)",
+            .. "+M*(" .. tiles .. "*1024+384)",
         cluster = "CLUSTER_K",
     },
 }

@@ -31,7 +31,6 @@ local function valid(p, problem, gpu)
     if problem.m > m_tile then return false, "M_TILE is less than M" end
     if problem.m <= (m_tile == 8 and 2 or 8) and not is_default(p) then return false, "M_TILE is much more than M" end
     if p.X_BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
-    if p.X_BULK == 0 and gpu.cc >= 90 and not is_default(p) then return false, "bulk copies serve" end
     if p.BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
     local cluster_k, k_tiles = p.CLUSTER_K, ceil_div(problem.k, 128)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
