@@ -1,25 +1,24 @@
-// mma-stream: y[M,N] = x[M,K] * W[N,K]^T for M = 1..16 on tensor cores, weights exact, fp32 accumulation.
+// mma-stream: y[M,N] = x[M,K] * W[N,K]^T for M = 1..8 on tensor cores, weights exact, fp32 accumulation.
 //
-// Shapes: M up to M_TILE, N a multiple of 8, K a multiple of 32, any group that is a multiple of 32, or one scale a row; the
+// Shapes: M up to 8, N a multiple of 8, K a multiple of 32, any group that is a multiple of 32, or one scale a row; the
 // last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
 //
 // How: weights are the 16-row operand of mma.m16n8k16, x the 8-column operand, staged once in shared memory, where 16 bytes of a
 // lane serve two k-steps. Codes minus zero points are exact in binary16; the scale meets the fp32 sums of its group.
 // tern/stream.cuh has the stream of weights; mma-decode serves what this one does not (more of M, other code widths, GPUs).
 //
-// Parameters: M_TILE rows of x; ROW_TILES tiles of 16 rows that share a load of x; WARPS warps a block, one block an SM;
+// Parameters: ROW_TILES tiles of 16 rows that share a load of x; WARPS warps a block, one block an SM;
 // CLUSTER_K blocks of a cluster that split K; X_BULK x by bulk copies instead of cp.async; TILES K tiles of 128 a stage, STAGES of
 // each warp's ring; BULK how it is filled (0 cp.async, 1 bulk copies).
 //
 // Bound by: fixed costs on small layers, then memory and issue slots. Expected of the limit: 0.45 to 0.7.
+constexpr int M_TILE = 8;                                  // columns of a fragment
 constexpr int VALUES = 1, SLOT_PITCH = 16 * ROW_TILES + 4; // an output's sums; floats apart: no bank conflicts
 #include "tern/mma.cuh"
 #include "tern/stream_finish.cuh"
 
-constexpr int COLUMN_TILES = M_TILE / 8;
-static_assert(M_TILE % 8 == 0, "whole fragments");
 // Chains of products that a row tile's sums of a span are cut into: two halve the latency where nothing else overlaps.
-constexpr int CHAINS = ROW_TILES * COLUMN_TILES == 1 && SPANS == 1 ? 2 : 1;
+constexpr int CHAINS = ROW_TILES == 1 && SPANS == 1 ? 2 : 1;
 
 // Shared memory of a block; all 16-byte aligned.
 struct tern_places {
@@ -78,21 +77,9 @@ __device__ __forceinline__ void tern_x_wait(const struct tern_places &p) {
         tern_barrier_wait(p.barrier, 0);
 }
 
-// Where the lane finds its column of each fragment. Columns that do not exist read the last one; they are not stored.
-struct tern_columns {
-    int at[COLUMN_TILES];
-};
-__device__ __forceinline__ struct tern_columns tern_columns_make(const struct tern_places &p, int lane) {
-    struct tern_columns c;
-#pragma unroll
-    for (int m = 0; m < COLUMN_TILES; m++)
-        c.at[m] = tern_kept(tern_smaller(8 * m + lane / 4, p.slots.rows - 1) * p.pitch + lane % 4 * 16);
-    return c;
-}
-
-// Sums of a row block: [row tile][column tile][fragment register].
+// Sums of a row block: [row tile][fragment register].
 struct tern_sums {
-    float at[ROW_TILES][COLUMN_TILES][4];
+    float at[ROW_TILES][4];
 };
 
 // What the lane needs of a row tile in a slot: codes, scales and zero points of rows g and g + 8.
@@ -118,39 +105,31 @@ __device__ __forceinline__ void tern_tile_take(struct tern_tile &tile, const uns
 
 // Sums of the span at hand.
 struct tern_group {
-    float at[CHAINS][ROW_TILES][COLUMN_TILES][4];
+    float at[CHAINS][ROW_TILES][4];
 };
 
-// Adds one step (16 k): a of each row tile times b.
-template <bool FIRST>
-__device__ __forceinline__ void tern_step_multiply(float (&group)[ROW_TILES][COLUMN_TILES][4],
-                                                   const unsigned (&a)[ROW_TILES][4], int m, unsigned b0, unsigned b1) {
-#pragma unroll
-    for (int r = 0; r < ROW_TILES; r++) {
-        if (FIRST)
-            tern_mma_f16_first(group[r][m], a[r], b0, b1);
-        else
-            tern_mma_f16(group[r][m], a[r], b0, b1);
-    }
-}
-
-// Adds piece PIECE (32 k, two steps) of a K tile.
+// Adds piece PIECE (32 k, two steps) of a K tile; x is the lane's column there.
 template <int PIECE>
 __device__ __forceinline__ void tern_piece_multiply(const struct tern_tile (&tiles)[ROW_TILES], const unsigned char *x,
-                                                    const struct tern_columns &c, struct tern_group &group) {
+                                                    struct tern_group &group) {
     constexpr int SPAN = PIECE * SPANS / 4;
     constexpr bool FIRST = PIECE * SPANS % 4 == 0;
-    unsigned a[2][ROW_TILES][4];
+    const uint4 b = tern_shared_load_16(x + PIECE * 64);
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int r = 0; r < ROW_TILES; r++) {
+        float(&even)[4] = group.at[0][r], (&odd)[4] = group.at[CHAINS - 1][r];
+        unsigned a[2][4];
 #pragma unroll
-        for (int r = 0; r < ROW_TILES; r++)
-            tern_dequant_tile<BITS>(tiles[r].words, 2 * PIECE + h, tiles[r].zero[SPAN], a[h][r]);
-#pragma unroll
-    for (int m = 0; m < COLUMN_TILES; m++) {
-        const uint4 b = tern_shared_load_16(x + c.at[m] + PIECE * 64);
-        tern_step_multiply<FIRST>(group.at[0], a[0], m, b.x, b.y);
-        tern_step_multiply<FIRST && CHAINS == 2>(group.at[CHAINS - 1], a[1], m, b.z, b.w);
+        for (int h = 0; h < 2; h++)
+            tern_dequant_tile<BITS>(tiles[r].words, 2 * PIECE + h, tiles[r].zero[SPAN], a[h]);
+        if (FIRST)
+            tern_mma_f16_first(even, a[0], b.x, b.y);
+        else
+            tern_mma_f16(even, a[0], b.x, b.y);
+        if (FIRST && CHAINS == 2)
+            tern_mma_f16_first(odd, a[1], b.z, b.w);
+        else
+            tern_mma_f16(odd, a[1], b.z, b.w);
     }
 }
 
@@ -158,48 +137,44 @@ __device__ __forceinline__ void tern_piece_multiply(const struct tern_tile (&til
 __device__ __forceinline__ void tern_group_add(const struct tern_tile (&tiles)[ROW_TILES], int span,
                                                const struct tern_group &group, struct tern_sums &sums) {
 #pragma unroll
-    for (int m = 0; m < COLUMN_TILES; m++)
+    for (int r = 0; r < ROW_TILES; r++)
 #pragma unroll
-        for (int r = 0; r < ROW_TILES; r++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float sum = group.at[0][r][m][i] + (CHAINS == 2 ? group.at[CHAINS - 1][r][m][i] : 0.0f);
-                sums.at[r][m][i] = fmaf(tiles[r].scale[span][i / 2], sum, sums.at[r][m][i]);
-            }
+        for (int i = 0; i < 4; i++) {
+            const float sum = group.at[0][r][i] + (CHAINS == 2 ? group.at[CHAINS - 1][r][i] : 0.0f);
+            sums.at[r][i] = fmaf(tiles[r].scale[span][i / 2], sum, sums.at[r][i]);
+        }
 }
 
 // Adds one K tile: row tiles x 128 k x columns.
 __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tiles)[ROW_TILES], const unsigned char *x,
-                                                   const struct tern_columns &c, struct tern_sums &sums) {
+                                                   struct tern_sums &sums) {
     struct tern_group group;
-    tern_piece_multiply<0>(tiles, x, c, group);
+    tern_piece_multiply<0>(tiles, x, group);
     if (SPANS == 4)
         tern_group_add(tiles, 0, group, sums);
-    tern_piece_multiply<1>(tiles, x, c, group);
+    tern_piece_multiply<1>(tiles, x, group);
     if (SPANS >= 2)
         tern_group_add(tiles, SPANS / 4, group, sums);
-    tern_piece_multiply<2>(tiles, x, c, group);
+    tern_piece_multiply<2>(tiles, x, group);
     if (SPANS == 4)
         tern_group_add(tiles, 2, group, sums);
-    tern_piece_multiply<3>(tiles, x, c, group);
+    tern_piece_multiply<3>(tiles, x, group);
     tern_group_add(tiles, SPANS - 1, group, sums);
 }
 
 // Moves the sums to the warp's slot.
 __device__ __forceinline__ void tern_sums_flush(float *slot, int rows, int lane, struct tern_sums &sums) {
 #pragma unroll
-    for (int m = 0; m < COLUMN_TILES; m++)
+    for (int i = 0; i < 4; i++) {
+        const int column = 2 * (lane % 4) + i % 2;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int column = 8 * m + 2 * (lane % 4) + i % 2;
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                if (column < rows)
-                    tern_shared_store_4(slot + column * SLOT_PITCH + 16 * r + lane / 4 + 8 * (i / 2),
-                                        __float_as_uint(sums.at[r][m][i]));
-                sums.at[r][m][i] = 0.0f;
-            }
+        for (int r = 0; r < ROW_TILES; r++) {
+            if (column < rows)
+                tern_shared_store_4(slot + column * SLOT_PITCH + 16 * r + lane / 4 + 8 * (i / 2),
+                                    __float_as_uint(sums.at[r][i]));
+            sums.at[r][i] = 0.0f;
         }
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(const __grid_constant__ struct tern_args args) {
@@ -215,7 +190,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(cons
                     p.rings + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
-    const struct tern_columns columns = tern_columns_make(p, lane);
+    // The lane's column of x. Columns that do not exist read the last one; they are not stored.
+    const unsigned char *x = p.x + tern_kept(tern_smaller(lane / 4, rows - 1) * p.pitch + lane % 4 * 16);
     tern_x_wait(p);
     struct tern_sums sums = {};
     tern_ring_walk(
@@ -225,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(cons
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++)
                 tern_tile_take(tiles[r], slot, r, j, k, first_k, s, (int)args.groups, lane);
-            tern_tile_multiply(tiles, p.x + k * 256, columns, sums);
+            tern_tile_multiply(tiles, x + k * 256, sums);
         },
         [&](int row) { tern_sums_flush(tern_slot(p.slots, s, warp, row), rows, lane, sums); });
     tern_finish(p.slots, s, args, warp, lane, [](const float(&values)[VALUES], int) { return values[0]; });

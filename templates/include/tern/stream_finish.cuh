@@ -14,6 +14,7 @@
 
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SPLIT = 32 / BLOCK_ROWS; // lanes that share the warps' slots of an output
+constexpr int SET = M_TILE < 4 ? M_TILE : 4; // rows of x that a warp sums at a time: independent loads
 static_assert(ROW_TILES == 1 || ROW_TILES == 2, "a warp sums one row block at a time");
 
 struct tern_slots {
@@ -53,27 +54,28 @@ __device__ __forceinline__ void tern_outputs_each(const struct tern_slots &slots
     const int begin = tern_piece_begin(s, tern_smaller(lane, WARPS));
     const int end = tern_piece_begin(s, tern_smaller(lane + 1, WARPS));
 #pragma unroll 1
-    for (int item = warp; item < s.rows * M_TILE; item += WARPS) {
-        const int row = item / M_TILE, m = item % M_TILE;
-        if (m >= slots.rows)
-            continue;
+    for (int item = warp; item < s.rows * (M_TILE / SET); item += WARPS) {
+        const int row = item / (M_TILE / SET), first_m = item % (M_TILE / SET) * SET;
         const bool touches = begin < tern_smaller(end, (row + 1) * s.tiles) && end > row * s.tiles;
         const unsigned mask = __ballot_sync(0xFFFFFFFFu, touches);
         const int last = 31 - __clz((int)mask);
-        float sums[VALUES] = {};
+        float sums[SET][VALUES] = {};
 #pragma unroll 2
         for (int w = __ffs((int)mask) - 1 + lane / BLOCK_ROWS; w <= last; w += SPLIT) {
-            const float *slot = tern_slot(slots, s, w, row) + m * VALUES * SLOT_PITCH + lane % BLOCK_ROWS;
+            const float *slot = tern_slot(slots, s, w, row) + first_m * VALUES * SLOT_PITCH + lane % BLOCK_ROWS;
 #pragma unroll
-            for (int i = 0; i < VALUES; i++)
-                if (mask >> w & 1) // short pieces may be empty
-                    sums[i] += __uint_as_float(tern_shared_load_4(slot + i * SLOT_PITCH));
+            for (int i = 0; i < SET * VALUES; i++)
+                if (first_m + i / VALUES < slots.rows && (mask >> w & 1)) // short pieces may be empty
+                    sums[i / VALUES][i % VALUES] += __uint_as_float(tern_shared_load_4(slot + i * SLOT_PITCH));
         }
-        float sum = join(sums, m);
-        if (SPLIT == 2)
-            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 16);
-        if (lane < BLOCK_ROWS)
-            use(row, m, lane, sum);
+#pragma unroll
+        for (int i = 0; i < SET; i++) {
+            float sum = join(sums[i], first_m + i);
+            if (SPLIT == 2)
+                sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 16);
+            if (lane < BLOCK_ROWS && first_m + i < slots.rows)
+                use(row, first_m + i, lane, sum);
+        }
     }
 }
 
