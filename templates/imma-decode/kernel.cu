@@ -57,22 +57,6 @@ __device__ __forceinline__ struct tern_places tern_places_make(const struct tern
     return p;
 }
 
-// Starts the copies of x. Eight k are a chunk: chunk q * 32 + lane of the block's K is tile 2 * q + lane / 16, piece
-// lane / 4 % 4, lane t = lane % 4 of the fragment, and its lane of warp q % WARPS copies and later takes it. These copies come
-// ahead of the weights': loads return in order, and behind the weights x would wait for memory. k behind K are zeros.
-__device__ __forceinline__ void tern_x_copy(const struct tern_places &p, const struct tern_share &s,
-                                            const struct tern_args &args, int rows, int warp, int lane) {
-    const int k_begin = s.k_begin * 128;
-#pragma unroll 1
-    for (int chunk = warp * 32 + lane; chunk < s.tiles * 16; chunk += WARPS * 32)
-#pragma unroll
-        for (int m = 0; m < M_TILE; m++)
-            tern_cp_async_if<16>(p.x + (m * s.most_tiles * 16 + chunk) * 16,
-                                 (const __half *)args.x + m * args.k + k_begin + chunk * 8,
-                                 k_begin + chunk * 8 < (int)args.k, m < rows);
-    tern_cp_async_commit();
-}
-
 // The digits of two values: the low byte of each half of digit[i]. Every step is exact: a digit is the nearest multiple of its
 // place, so the rest has no more bits than the value had. `rest` is in units of 1, from digit 1 on of 2^-13, which
 // keeps the factors in binary16's range.
@@ -169,37 +153,32 @@ __device__ __forceinline__ bool tern_has_special(const uint4 &x) {
     return (carry & 0x80008000u) != 0;
 }
 
-// Turns x into digits and, where rows have zero points, sums it. A lane takes the chunks that it copied, a warp sums the
-// tiles that it turned: nothing but its own copies is waited for.
+// Turns x into digits and, where rows have zero points, sums it. A lane takes the chunks that it copied: piece lane / 4 % 4,
+// lane t = lane % 4 of the fragment.
 __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const struct tern_columns &c,
                                              const struct tern_share &s, int rows, int warp, int lane) {
     const int piece = lane / 4 % 4;
     unsigned char *to = p.digits + lane / 16 * 128 + piece / 2 * 64 + lane % 4 * 16 + piece % 2 * 8;
-    unsigned specials = 0;
+    unsigned specials = 0, of_warp = 0;
     tern_cp_async_wait<BULK ? 0 : STAGES>();
-#pragma unroll 1
-    for (int q = warp; 2 * q < s.tiles; q += WARPS) {
-#pragma unroll
-        for (int m = 0; m < M_TILE; m++) {
-            if (m >= rows || 2 * q + lane / 16 >= s.tiles)
-                break;
-            const uint4 x = tern_shared_load_16(p.x + (m * s.most_tiles * 16 + q * 32 + lane) * 16);
-            specials |= tern_has_special(x) ? 1u << m : 0;
-            tern_chunk_store(to + m * DIGITS * p.pitch + q * 256, p.pitch, x);
-        }
-        if (HAS_ZEROS) {
-            __syncwarp();
-            tern_sums_make(p, c, 2 * q, lane);
-            if (2 * q + 1 < s.tiles)
-                tern_sums_make(p, c, 2 * q + 1, lane);
-        }
-    }
-    unsigned of_warp = 0;
+    tern_x_each(s, rows, warp, [&](int row, int q) {
+        if (2 * q + lane / 16 >= s.tiles)
+            return;
+        const uint4 x = tern_shared_load_16(p.x + row * s.most_tiles * 256 + (q * 32 + lane) * 16);
+        specials |= tern_has_special(x) ? 1u << row : 0;
+        tern_chunk_store(to + row * DIGITS * p.pitch + q * 256, p.pitch, x);
+    });
 #pragma unroll
     for (int m = 0; m < M_TILE; m++)
         of_warp |= __any_sync(0xFFFFFFFFu, specials >> m & 1) ? 1u << m : 0;
     if (lane == 0)
         tern_shared_store_4(p.specials + warp, of_warp);
+    if (HAS_ZEROS) {
+        __syncthreads();
+        for (int k = warp; k < s.tiles; k += WARPS)
+            tern_sums_make(p, c, k, lane);
+    }
+    __syncthreads();
 }
 
 // Sums of a row tile: [column tile][row g or g + 8] of the lane's pair of columns.
@@ -281,8 +260,7 @@ __device__ __forceinline__ float tern_pairs_join(const float (&sums)[PAIRS], uns
     return sum * (special ? __int_as_float(0x7FFFFFFF) : UNIT);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
-    tern_imma_decode(const __grid_constant__ struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_imma_decode(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
@@ -290,7 +268,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
     const struct tern_share s = tern_share_make(args);
     unsigned char *rings_end = shared + WARPS * STAGES * (STAGE_BYTES + BULK * 8);
     const struct tern_places p = tern_places_make(s, rings_end, rows);
-    tern_x_copy(p, s, args, rows, warp, lane);
+    // Ahead of the weights: loads return in order, and behind the weights x would wait for memory.
+    tern_x_copy_async(p.x, s.most_tiles * 256, s, args, rows, warp, lane);
     struct tern_ring ring;
     tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
                     shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
@@ -298,7 +277,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
         tern_cluster_arrive();
     const struct tern_columns columns = tern_columns_make(p, rows, lane);
     tern_x_stage(p, columns, s, rows, warp, lane);
-    __syncthreads();
     struct tern_sums sums = {};
     tern_ring_walk(
         ring, s, args, warp, lane,

@@ -67,7 +67,7 @@ return {
           doc = "how weights come: 0 cp.async by all lanes, 1 bulk copies by one (cc 9.0)" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = default.CLUSTER_K,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
-        { name = "WARPS", values = { 8, 16 }, default = default.WARPS,
+        { name = "WARPS", values = { 16, 32 }, default = default.WARPS,
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "TILES", values = { 2, 4 }, default = default.TILES,
           doc = "K tiles of 128 in a stage, at most" },

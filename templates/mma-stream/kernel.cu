@@ -62,10 +62,7 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_places &p, const s
                 tern_shared_store_16(p.x + m * p.pitch + present + i * 16, make_uint4(0, 0, 0, 0));
         return;
     }
-    for (int m = 0; m < rows; m++)
-        for (int i = (int)threadIdx.x; i < s.tiles * 16; i += WARPS * 32)
-            tern_cp_async<16>(p.x + m * p.pitch + i * 16, x + m * args.k + i * 8, i * 16 < present);
-    tern_cp_async_commit();
+    tern_x_copy_async(p.x, p.pitch, s, args, rows, warp, lane);
 }
 
 // Waits for x: whatever was started before the rings' first stages.

@@ -37,6 +37,7 @@ local function valid(p, problem, gpu)
     if cluster_k > 1 and ceil_div(problem.n, 16) >= 8 * gpu.sms then return false, "enough row tiles without splitting K" end
     local flying = p.WARPS * p.TILES * p.STAGES * p.ROW_TILES
     if p.WARPS * p.ROW_TILES < 16 then return false, "8 warps have registers for two row tiles" end
+    if p.WARPS * p.ROW_TILES > 32 then return false, "32 warps have registers for one row tile" end
     if flying < 64 or flying > 128 then return false, "64 to 128 tiles in flight an SM" end
     local bytes = shared(p, problem, gpu)
     if bytes > gpu.smem_block_bytes then return false, "x and the rings do not fit in shared memory" end
@@ -67,7 +68,7 @@ return {
           doc = "how weights come: 0 cp.async by all lanes, 1 bulk copies by one (cc 9.0)" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = default.CLUSTER_K,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
-        { name = "WARPS", values = { 8, 16 }, default = default.WARPS,
+        { name = "WARPS", values = { 8, 16, 32 }, default = default.WARPS,
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "ROW_TILES", values = { 1, 2 }, default = default.ROW_TILES,
           doc = "tiles of 16 rows that share one load of x from shared memory" },

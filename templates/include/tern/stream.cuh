@@ -71,6 +71,37 @@ __device__ __forceinline__ int tern_piece_row(const struct tern_share &s, int wa
     return (int)((unsigned)(warp * s.rows) / WARPS);
 }
 
+// Calls use(row of x, q) for the warp's part of the block's x: 32 chunks of 8 k, of K tiles 2 * q and 2 * q + 1. Uniform.
+template <class USE> __device__ __forceinline__ void tern_x_each(const struct tern_share &s, int rows, int warp, USE use) {
+    const int pairs = (s.tiles + 1) / 2;
+    int row = 0, q = warp;
+#pragma unroll 1
+    while (true) {
+        while (q >= pairs) {
+            q -= pairs;
+            row++;
+        }
+        if (row >= rows)
+            break;
+        use(row, q);
+        q += WARPS;
+    }
+}
+
+// Starts the copies of x by cp.async, to `to`, rows `pitch` bytes apart: chunk q * 32 + lane of a row by that lane of the warp that
+// tern_x_each gives it to. k behind K become zeros.
+__device__ __forceinline__ void tern_x_copy_async(unsigned char *to, int pitch, const struct tern_share &s,
+                                                  const struct tern_args &args, int rows, int warp, int lane) {
+    const __half *x = (const __half *)args.x + s.k_begin * 128;
+    const int present = (int)args.k - s.k_begin * 128;
+    tern_x_each(s, rows, warp, [&](int row, int q) {
+        const int chunk = q * 32 + lane;
+        tern_cp_async_if<16>(to + row * pitch + chunk * 16, x + row * args.k + chunk * 8, chunk * 8 < present,
+                             chunk < s.tiles * 16);
+    });
+    tern_cp_async_commit();
+}
+
 // A warp's place in its piece; left counts tiles of the piece.
 struct tern_cursor {
     int row, k, left; // row and k from the share's first
