@@ -17,8 +17,7 @@ end
 
 -- Bytes of shared memory, as the smem expression below.
 local function shared(p, problem, gpu)
-    local clusters = math.max(math.min(ceil_div(problem.n, 16), gpu.sms // p.CLUSTER_K), 1)
-    local most = ceil_div(ceil_div(problem.n, 16), clusters)
+    local most = ceil_div(problem.n, 16 * math.max(gpu.sms // p.CLUSTER_K, 1))
     local tiles = ceil_div(problem.k, 128 * p.CLUSTER_K)
     local spans = problem.group % 128 == 0 and 1 or 4
     return p.WARPS * (p.STAGES * (p.TILES * (256 * problem.bits + 48 * spans) + 8) + 4)
@@ -36,15 +35,14 @@ local function valid(p, problem, gpu)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     if cluster_k > 1 and ceil_div(problem.n, 16) >= 4 * gpu.sms then return false, "enough row tiles without splitting K" end
-    local flying = p.WARPS * p.TILES * p.STAGES
-    if flying < 64 or flying > 128 then return false, "64 to 128 tiles in flight an SM" end
+    if p.TILES * p.STAGES > 8 then return false, "4 to 8 tiles in flight a warp" end
     if shared(p, problem, gpu) > gpu.smem_block_bytes then return false, "x and the rings do not fit in shared memory" end
     return true
 end
 
 local tiles = "ceil_div(K,128*CLUSTER_K)"
 local spans = "(GROUP%128==0?1:4)"
-local most = "ceil_div(ceil_div(N,16),max(min(ceil_div(N,16),SMS/CLUSTER_K),1))"
+local most = "ceil_div(N,16*max(SMS/CLUSTER_K,1))" -- row tiles of a cluster
 
 return {
     name = "imma-decode",
@@ -71,7 +69,7 @@ return {
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "TILES", values = { 2, 4 }, default = default.TILES,
           doc = "K tiles of 128 in a stage, at most" },
-        { name = "STAGES", values = { 2, 3, 4 }, default = default.STAGES,
+        { name = "STAGES", values = { 2, 3 }, default = default.STAGES,
           doc = "stages of each warp's ring" },
     },
     valid = valid,
