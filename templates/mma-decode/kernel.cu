@@ -9,13 +9,12 @@
 // the work and the reduction.
 //
 // Parameters: WARPS warps a block; ROW_TILES tiles of 16 rows that share a load of x; PREFETCH ring depth in K tiles of 128;
-// M_TILE columns; CTAS blocks an SM at a time (launch bounds); WAVES times as many in the grid, over all SMs but IDLE_SMS
-// (both in launch expressions only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a
-// time (0: all of the block's K); X_BULK copy x by bulk copies instead of cp.async; X_SHARE blocks (a cluster)
-// that copy x together by multicast; SCALE_WEIGHTS multiply the weights by their scale in binary16, which is exact for
-// ternary only, and save the group sums' registers; RING weights in flight in registers (0) or in shared memory (1);
-// RAW_CODES multiply the codes themselves, as subnormals, and take zero point times sum of x off the group sums. Then Inf in
-// a row of x, like NaN, makes its row of y NaN (Inf - Inf), and weights of value 0 alone still give exactly 0.
+// M_TILE columns; CTAS blocks an SM at a time (launch bounds); WAVES times as many in the grid (in launch expressions
+// only); CLUSTER_K blocks of a cluster that split K; X_CHUNK K tiles of x in shared memory at a time (0: all of the block's
+// K); X_BULK copy x by bulk copies instead of cp.async; SCALE_WEIGHTS multiply the weights by their scale in binary16, which
+// is exact for ternary only, and save the group sums' registers; RING weights in flight in registers (0) or in shared
+// memory (1); RAW_CODES multiply the codes themselves, as subnormals, and take zero point times sum of x off the group sums.
+// Then Inf in a row of x, like NaN, makes its row of y NaN (Inf - Inf), and weights of value 0 alone still give exactly 0.
 //
 // Bound by: issue and fixed costs at M = 1 of 2 bits, memory for more bits, then by shared-memory reads of x and by
 // mma.sync. Expected of the limit: 0.5 to 0.8.

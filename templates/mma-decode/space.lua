@@ -14,7 +14,7 @@ end
 -- Whether CTAS blocks fit in an SM's shared memory with these values: the smem expression below.
 local function fits(p, problem, gpu, x_chunk, waves)
     local function ceil_div(a, b) return (a + b - 1) // b end
-    local clusters = math.max((gpu.sms - p.IDLE_SMS) * p.CTAS * waves // p.CLUSTER_K, 1)
+    local clusters = math.max(gpu.sms * p.CTAS * waves // p.CLUSTER_K, 1)
     local tiles = x_chunk > 0 and 2 * x_chunk or ceil_div(problem.k, 128 * p.CLUSTER_K)
     local x = tiles * 256 + 128
     local slots = p.WARPS * (ceil_div(problem.n, 16 * p.ROW_TILES * p.WARPS * clusters) + 1) * (64 * p.ROW_TILES + 16)
@@ -54,17 +54,10 @@ local function valid(p, problem, gpu)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
     if cluster_k > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     if x_chunk > 0 and x_chunk * cluster_k >= k_tiles then return false, "x fits in one chunk" end
-    local x_share = p.X_SHARE
-    if x_share > 1 and (x_bulk == 0 or cluster_k > 1) then return false, "x is shared by bulk copies, K whole" end
-    local idle = p.IDLE_SMS
-    if idle > 0 and cluster_k < 4 then return false, "small clusters fit anywhere" end
-    if cluster_k > gpu.sms - idle then return false, "fewer multiprocessors than blocks of a cluster" end
     local warps, ctas = p.WARPS, p.CTAS
     if 32 * warps * ctas > gpu.threads_sm then return false, "more threads than an SM holds" end
     if warps * ctas > 32 or warps * ctas < 8 then return false, "8 to 32 warps an SM" end
     local row_blocks, blocks = (problem.n + 16 * p.ROW_TILES - 1) // (16 * p.ROW_TILES), gpu.sms * ctas
-    if idle > 0 and row_blocks * cluster_k <= (gpu.sms - idle) * ctas then return false, "few row blocks: the same grid without" end
-    if x_share > 1 and (row_blocks < x_share or blocks % x_share > 0) then return false, "blocks do not come in multiples of X_SHARE" end
     if cluster_k > 1 and m_tile < 16 and row_blocks >= 4 * blocks then return false, "enough row blocks without splitting K" end
     if warps * ctas * p.ROW_TILES * p.PREFETCH * problem.bits * 256 < 12 * 1024 then return false, "less than 12 KB in flight an SM" end
     if registers(p, problem) > math.min(255, 65536 // (32 * warps * ctas)) then return false, "too many registers" end
@@ -101,17 +94,13 @@ return {
           doc = "1: x by bulk copies ahead of the weights (cc 9.0); 0: cp.async behind them" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
           doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
-        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1,
+        { name = "CLUSTER_K", values = { 1, 2 }, default = 1,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
-        { name = "X_SHARE", values = { 1, 2, 4 }, default = 1,
-          doc = "blocks of a cluster that copy x together, by multicast (cc 9.0, X_BULK 1, CLUSTER_K 1)" },
-        { name = "IDLE_SMS", values = { 0, 4 }, default = 0,
-          doc = "multiprocessors left out of the grid, so that whole clusters fit in each GPC" },
-        { name = "WARPS", values = { 4, 8, 16 }, default = 8,
+        { name = "WARPS", values = { 8, 16 }, default = 8,
           doc = "warps of a block; they split the block's weights evenly" },
         { name = "CTAS", values = { 1, 2, 4 }, default = 2,
           doc = "blocks that an SM holds at a time (launch bounds)" },
-        { name = "ROW_TILES", values = { 1, 2, 4 }, default = 1,
+        { name = "ROW_TILES", values = { 1, 2 }, default = 1,
           doc = "tiles of 16 rows that share one load of x from shared memory" },
         { name = "PREFETCH", values = { 2, 3, 4 }, default = 4,
           doc = "K tiles of 128 in flight for each warp, each of ROW_TILES tiles" },
@@ -121,17 +110,17 @@ return {
     valid = valid,
     launch = {
         grid = {
-            "max(min(ceil_div(N,16*ROW_TILES)*CLUSTER_K,(SMS-IDLE_SMS)*CTAS*WAVES)/(CLUSTER_K*X_SHARE),1)*CLUSTER_K*X_SHARE",
+            "max(min(ceil_div(N,16*ROW_TILES)*CLUSTER_K,SMS*CTAS*WAVES)/CLUSTER_K,1)*CLUSTER_K",
             "ceil_div(M,M_TILE)",
         },
         block = "32*WARPS",
         -- x (128: two pitches' 64 spare bytes), the warps' slots, the barrier, the rings: tern/decode.cuh;
         smem = "min(M,M_TILE)*((X_CHUNK>0?2*X_CHUNK:ceil_div(K,128*CLUSTER_K))*256+128"
-            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
+            .. "+WARPS*(ceil_div(N,16*ROW_TILES*WARPS*max(SMS*CTAS*WAVES/CLUSTER_K,1))+1)*(64*ROW_TILES+16))+16"
             .. "+RING*WARPS*PREFETCH*ROW_TILES*(256*BITS+(GROUP%128==0?48:192))"
             -- raw codes: zeros, sums of x over spans of 32 k or (groups of 128 and more) of 128 k
             .. "+RAW_CODES*(256+ceil_div(K,128*CLUSTER_K)*(GROUP%128==0?1:4)*ceil_div(M_TILE,8)*32)",
         workspace = "0",
-        cluster = "CLUSTER_K*X_SHARE",
+        cluster = "CLUSTER_K",
     },
 }

@@ -14,7 +14,7 @@
 //
 // Bound by: issue slots, 3 + M a weight of a lane; at M = 1 about 1.8 times what an H200 has at full read speed. Expected of
 // the limit: 0.4 to 0.5.
-constexpr int X_BULK = 0, X_SHARE = 1, RING = 0; // this kernel is not the one for which more would matter
+constexpr int X_BULK = 0, RING = 0; // this kernel is not the one for which more would matter
 #include "tern/decode.cuh"
 
 // Sums of a row block: [row tile][row g or g + 8][column], this lane's share of k.

@@ -33,16 +33,22 @@ extern "C" __global__ void warp_mma_f16(struct tern_args args) {
 }
 
 // x: A as [16][32] bytes, codes: B as [8][32] bytes (column major), y: [16][8] ints.
-extern "C" __global__ void warp_mma_s8(struct tern_args args) {
+template <bool SIGNED> static void mma_8(const struct tern_args &args) {
     int lane = threadIdx.x, g = lane / 4, t = lane % 4, c[4] = {5, 5, 5, 5};
     unsigned fa[4], fb[2];
     for (int r = 0; r < 4; r++)
         memcpy(&fa[r], (const char *)args.x + (g + 8 * (r % 2)) * 32 + 4 * t + 16 * (r / 2), 4);
     for (int r = 0; r < 2; r++)
         memcpy(&fb[r], (const char *)args.codes + g * 32 + 4 * t + 16 * r, 4);
-    tern_mma_s8(c, fa, fb[0], fb[1]);
+    tern_mma_s8<SIGNED>(c, fa, fb[0], fb[1]);
     for (int i = 0; i < 4; i++)
         ((int *)args.y)[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = c[i];
+}
+extern "C" __global__ void warp_mma_u8(struct tern_args args) {
+    mma_8<false>(args);
+}
+extern "C" __global__ void warp_mma_s8(struct tern_args args) {
+    mma_8<true>(args);
 }
 
 // x: [16][16] halves; y[lane*4 + j] the words of ldmatrix.x4: an mma A fragment.

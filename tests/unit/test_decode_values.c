@@ -1,5 +1,5 @@
-/* What mma-decode's raw codes do with values that a bound cannot judge, on the CPU emulator: infinities and NaN in x, and
- * rows whose weights are all 0. */
+/* What raw codes (mma-decode, mma-stream) and imma-decode's digits do with values that a bound cannot judge, on the CPU emulator:
+ * infinities and NaN in x, rows whose weights are all 0, and single values of x of every magnitude. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -27,12 +27,15 @@ struct fixture {
     uint16_t x[M][K], y[M][N];
 };
 
-static const char preamble[] =
-    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, WARPS = 4, ROW_TILES = 2, PREFETCH = 2, M_TILE = 2;\n"
-    "constexpr int CTAS = 1, WAVES = 1, CLUSTER_K = 1, IDLE_SMS = 0, X_CHUNK = 0, X_BULK = 0, X_SHARE = 1;\n"
-    "constexpr int SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
+static const char format_preamble[] =
+    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, WARPS = 4, CLUSTER_K = 1;\n";
+static const char mma_preamble[] =
+    "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
+    "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
+static const char stream_preamble[] = "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char imma_preamble[] = "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 
-static int open_fixture(void **state) {
+static int open_template(void **state, const char *source_file, const char *preamble, const char *entry) {
     static struct fixture f;
     struct tern_error err = {0};
     struct tern_format format;
@@ -40,17 +43,16 @@ static int open_fixture(void **state) {
     char file[PATH_MAX], *text = NULL;
     size_t length = 0;
     int ok = 0;
-    assert_int_equal(tern_file_home_path("templates/mma-decode/kernel.cu", file, sizeof file, &err), TERN_OK);
+    assert_int_equal(tern_file_home_path(source_file, file, sizeof file, &err), TERN_OK);
     assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
-    tern_str_printf(&source, "%s%s", preamble, text);
+    tern_str_printf(&source, "%s%s%s", format_preamble, preamble, text);
     tern_str_format(f.path, sizeof f.path, "/tmp/tern-test-%ld-decode.so", (long)getpid());
     assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", f.path, 0, &log, &ok, &err), TERN_OK);
     if (!ok)
         fail_msg("%s", tern_str_text(&log));
     assert_int_equal(tern_backend_emu.open(0, &f.context, &err), TERN_OK);
-    assert_int_equal(
-        tern_backend_emu.module_load(f.context, f.path, strlen(f.path), "tern_mma_decode", 0, &f.module, &f.function, &err),
-        TERN_OK);
+    assert_int_equal(tern_backend_emu.module_load(f.context, f.path, strlen(f.path), entry, 0, &f.module, &f.function, &err),
+                     TERN_OK);
     assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
     memset(f.weights.codes + ZERO_ROW * K, 1, K);
@@ -60,6 +62,16 @@ static int open_fixture(void **state) {
     tern_str_free(&log);
     *state = &f;
     return 0;
+}
+
+static int open_mma(void **state) {
+    return open_template(state, "templates/mma-decode/kernel.cu", mma_preamble, "tern_mma_decode");
+}
+static int open_stream(void **state) {
+    return open_template(state, "templates/mma-stream/kernel.cu", stream_preamble, "tern_mma_stream");
+}
+static int open_imma(void **state) {
+    return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, "tern_imma_decode");
 }
 
 static int close_fixture(void **state) {
@@ -138,10 +150,32 @@ static void specials_become_nan(void **state) {
     }
 }
 
+/* One value of x alone is multiplied without an error but the rounding of y, whatever its magnitude. */
+static void single_values_are_exact(void **state) {
+    struct fixture *f = *state;
+    static const uint16_t values[] = {0x0001, 0x8001, 0x03FF, 0x0400, 0x9555, 0x2FFF, 0x37FF,
+                                      0xB801, 0x3C01, 0x4BFF, 0xD3FE, 0x5FFF, 0x7BFF, 0xFBFF};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        const int k = (int)(i * 101) % K;
+        memset(f->x, 0, sizeof f->x);
+        f->x[1][k] = values[i];
+        multiply(f);
+        for (int n = 0; n < N; n++) {
+            const double scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
+            const double expected = (f->weights.codes[n * K + k] - 1) * scale * tern_half_to_float(values[i]);
+            assert_true(tern_half_to_float(f->y[1][n]) == tern_half_to_float(tern_half_from_double(expected)));
+            assert_true(tern_half_to_float(f->y[0][n]) == 0);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_weights_give_zero),
         cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(single_values_are_exact),
     };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+    int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
+    return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
 }

@@ -64,6 +64,12 @@ static inline float __uint_as_float(unsigned v) {
 static inline float __int_as_float(int v) {
     return tern_emu_bits<float>(v);
 }
+static inline long long __double_as_longlong(double v) {
+    return tern_emu_bits<long long>(v);
+}
+static inline double __longlong_as_double(long long v) {
+    return tern_emu_bits<double>(v);
+}
 
 /* ---- bits
  * --------------------------------------------------------------------------------------------------------------------- */

@@ -58,22 +58,4 @@ __device__ __forceinline__ void tern_bulk_copy(void *shared, const void *global,
 #endif
 }
 
-// The same into all CLUSTER blocks of the cluster, at the same offset of each one's shared memory, counted by each one's
-// barrier at this offset. Those barriers must be initialised: a cluster barrier lies between.
-template <int CLUSTER>
-__device__ __forceinline__ void tern_bulk_copy_to_all(void *shared, const void *global, int bytes, void *barrier) {
-#ifdef TERN_EMULATOR
-    for (int rank = 0; rank < CLUSTER; rank++)
-        tern_emu_bulk_copy(tern_emu_cluster_map(shared, rank), global, (size_t)bytes, tern_emu_cluster_map(barrier, rank));
-#elif __CUDA_ARCH__ >= 900
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-        "%4;"
-        :
-        : "r"((unsigned)__cvta_generic_to_shared(shared)), "l"(global), "r"(bytes),
-          "r"((unsigned)__cvta_generic_to_shared(barrier)), "h"((unsigned short)((1 << CLUSTER) - 1))
-        : "memory");
-#endif
-}
-
 #endif

@@ -50,4 +50,16 @@ __device__ __forceinline__ float tern_cluster_load_float(const void *shared, int
     return value;
 }
 
+// Stores a float at this block's address `shared`, but in the dynamic shared memory of block `rank` of the cluster.
+__device__ __forceinline__ void tern_cluster_store_float(void *shared, int rank, float value) {
+#ifdef TERN_EMULATOR
+    memcpy(tern_emu_cluster_map(shared, rank), &value, sizeof value);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\nst.shared::cluster.f32 [remote], %2;\n}"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank), "f"(value)
+                 : "memory");
+#endif
+}
+
 #endif

@@ -3,8 +3,7 @@
 // on one tile is the template's own.
 //
 // The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
-// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, X_SHARE, RING. X_SHARE blocks that follow each other, a
-// cluster of their own, copy x together, each block a part of the rows to all of them.
+// WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, RING.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a
 // run of row blocks, evenly over the grid; rank r of it owns the r-th part of the K tiles. Inside the block, the (row block,
@@ -33,8 +32,7 @@ constexpr int CODE_CHUNKS = BITS / 2;                                 // 16-byte
 constexpr int SPANS = GROUP % 128 == 0 ? 1 : GROUP % 64 == 0 ? 2 : 4; // pieces of a tile that surely share a scale
 constexpr int SPANS_PER_GROUP = GROUP == 0 ? 1 : GROUP * SPANS / 128; // GROUP 96: spans of 32, three to a group
 constexpr int BLOCK_ROWS = 16 * ROW_TILES;
-constexpr int SLOT_PITCH = BLOCK_ROWS + 4; // floats; + 4 keeps the fragment's stores free of bank conflicts
-static_assert(X_SHARE == 1 || (X_BULK == 1 && CLUSTER_K == 1), "blocks that share x copy it in bulk and do not split K");
+constexpr int SLOT_PITCH = BLOCK_ROWS + 4;        // floats; + 4 keeps the fragment's stores free of bank conflicts
 constexpr int SCALES_AT = ROW_TILES * TILE_BYTES; // in a slot of the ring, behind the codes: [ROW_TILES][SPANS] of 32 bytes
 constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * SPANS * 32; // [ROW_TILES][SPANS] of 16 bytes
 constexpr int RING_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * SPANS * 16;
@@ -283,15 +281,13 @@ __device__ __forceinline__ int tern_x_bytes(const struct tern_share &s, const st
     return tern_smaller((int)args.k - k_begin * 128, tiles * 128) * 2;
 }
 
-// Prepares the barrier for the bulk copies of x; where blocks share x, also says so to the cluster.
+// Prepares the barrier for the bulk copies of x.
 __device__ __forceinline__ void tern_x_announce(const struct tern_share &s, const struct tern_args &args) {
     if (threadIdx.x == 0) {
         tern_barrier_init(s.barrier, 1);
         tern_barrier_arrive_expect(s.barrier, s.columns * tern_x_bytes(s, args, s.k_begin));
     }
     __syncwarp();
-    if (X_SHARE > 1)
-        tern_cluster_arrive();
 }
 
 // Starts the copy of x's K tiles k_begin.. (at most a chunk) into buffer `buffer`; columns behind K become zeros, so that
@@ -307,10 +303,7 @@ __device__ __forceinline__ void tern_x_copy(const struct tern_share &s, const st
             for (int column = (int)threadIdx.x; column < s.columns; column += 32) {
                 unsigned char *row = to + column * s.x_pitch;
                 const unsigned char *of = (const unsigned char *)args.x + ((s.first_column + column) * args.k + first) * 2;
-                if (X_SHARE == 1)
-                    tern_bulk_copy(row, of, present, s.barrier);
-                else if ((unsigned)column % X_SHARE == blockIdx.x % X_SHARE)
-                    tern_bulk_copy_to_all<X_SHARE>(row, of, present, s.barrier);
+                tern_bulk_copy(row, of, present, s.barrier);
             }
         const int padding = (tiles * 256 - present) / 16;
         for (int i = (int)threadIdx.x; i < padding * s.columns; i += WARPS * 32)
@@ -424,7 +417,7 @@ __device__ __forceinline__ void tern_walk_shared(unsigned char *ring, struct ter
 template <class PREPARE, class MULTIPLY, class FLUSH>
 __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
                                                  int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
-    constexpr bool X_AHEAD = X_SHARE == 1 && (X_BULK || RING); // few instructions, or a group older than the weights'
+    constexpr bool X_AHEAD = X_BULK || RING; // few instructions, or a group older than the weights'
     if (X_BULK)
         tern_x_announce(s, args);
     if (X_AHEAD)
@@ -446,8 +439,6 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
         else
             tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
     }
-    if (X_SHARE > 1)
-        tern_cluster_wait(); // every block's barrier is ready
     if (!X_AHEAD)
         tern_x_copy(s, args, s.k_begin, 0);
     tern_slots_clear(s);

@@ -30,6 +30,17 @@ __device__ __forceinline__ unsigned tern_and_or(unsigned a, unsigned b, unsigned
 #endif
 }
 
+/* (a & b) ^ c in one instruction. */
+__device__ __forceinline__ unsigned tern_and_xor(unsigned a, unsigned b, unsigned c) {
+#ifdef TERN_EMULATOR
+    return (a & b) ^ c;
+#else
+    unsigned d;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+#endif
+}
+
 /* Byte i of the result is the byte of (a: 0..3, b: 4..7) that nibble i of the selector names. */
 __device__ __forceinline__ unsigned tern_permute_bytes(unsigned a, unsigned b, unsigned selector) {
 #ifdef TERN_EMULATOR

@@ -163,6 +163,7 @@ __device__ __forceinline__ uint2 tern_shared_load_8(const void *shared) {
     return value;
 }
 
+// Four bytes, and two (zero extended).
 __device__ __forceinline__ unsigned tern_shared_load_4(const void *shared) {
     unsigned value;
 #ifdef TERN_EMULATOR
@@ -172,6 +173,50 @@ __device__ __forceinline__ unsigned tern_shared_load_4(const void *shared) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(tern_shared_address(shared)) : "memory");
 #endif
     return value;
+}
+__device__ __forceinline__ unsigned tern_shared_load_2(const void *shared) {
+    unsigned short value;
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 2);
+    memcpy(&value, shared, 2);
+#else
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(tern_shared_address(shared)) : "memory");
+#endif
+    return value;
+}
+__device__ __forceinline__ void tern_shared_store_4(void *shared, unsigned value) {
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 4);
+    memcpy(shared, &value, 4);
+#else
+    asm volatile("st.shared.u32 [%0], %1;" : : "r"(tern_shared_address(shared)), "r"(value) : "memory");
+#endif
+}
+__device__ __forceinline__ void tern_shared_store_8(void *shared, uint2 value) {
+#ifdef TERN_EMULATOR
+    tern_emu_check_aligned(shared, 8);
+    memcpy(shared, &value, 8);
+#else
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "r"(tern_shared_address(shared)), "r"(value.x), "r"(value.y)
+                 : "memory");
+#endif
+}
+
+// The value, kept in a register: the compiler would compute it anew in every turn of a loop.
+__device__ __forceinline__ int tern_kept(int value) {
+#ifndef TERN_EMULATOR
+    asm("" : "+r"(value));
+#endif
+    return value;
+}
+// The pointer into shared memory, kept in a register: the compiler would else read the window's base anew at every use.
+__device__ __forceinline__ unsigned char *tern_shared_kept(unsigned char *shared) {
+#ifndef TERN_EMULATOR
+    asm("" : "+l"(shared));
+#endif
+    return shared;
 }
 
 // Two floats; 8-byte aligned.

@@ -4,7 +4,7 @@
 //   A (16 x 16 f16): a[0] row g, k 2t..2t+1; a[1] row g+8, same k; a[2] row g, k 2t+8..; a[3] row g+8, k 2t+8..
 //   B (16 x 8 f16):  b0 k 2t..2t+1, column g; b1 k 2t+8..2t+9, column g
 //   C, D (16 x 8):   d[0], d[1] row g, columns 2t, 2t+1; d[2], d[3] row g+8
-//   A (16 x 32 s8):  a[0] row g, k 4t..4t+3; a[1] row g+8; a[2] row g, k 4t+16..; a[3] row g+8, k 4t+16..; B alike.
+//   A (16 x 32 8-bit): a[0] row g, k 4t..4t+3; a[1] row g+8; a[2] row g, k 4t+16..; a[3] row g+8, k 4t+16..; B alike.
 // All 32 lanes must call. Compute capability 7.5 has no k16 instruction: two k8 ones take its place.
 #ifndef TERN_MMA_CUH
 #define TERN_MMA_CUH
@@ -38,9 +38,10 @@ struct tern_emu_mma_lane {
 };
 
 // Element (row, k) of A and (k, column) of B of an 8-bit fragment set.
-static inline int tern_emu_a_s8(const struct tern_emu_mma_lane *all, int row, int k) {
+template <bool SIGNED> static inline int tern_emu_a_8(const struct tern_emu_mma_lane *all, int row, int k) {
     const struct tern_emu_mma_lane *lane = all + 4 * (row & 7) + (k & 15) / 4;
-    return (int)(signed char)(lane->a[(row >> 3) + 2 * (k >> 4)] >> 8 * (k & 3) & 0xFFu);
+    const unsigned byte = lane->a[(row >> 3) + 2 * (k >> 4)] >> 8 * (k & 3) & 0xFFu;
+    return SIGNED ? (int)(signed char)byte : (int)byte;
 }
 static inline int tern_emu_b_s8(const struct tern_emu_mma_lane *all, int k, int column) {
     const struct tern_emu_mma_lane *lane = all + 4 * column + (k & 15) / 4;
@@ -86,23 +87,48 @@ __device__ __forceinline__ void tern_mma_f16_first(float (&d)[4], const unsigned
     tern_mma_f16_into(d, a, b0, b1, zero);
 }
 
-// c += a * b, m16n8k32, s8 operands, s32 accumulators (wrapping). Compute capability 8.0 and later.
-__device__ __forceinline__ void tern_mma_s8(int (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
+// d = a * b + c, m16n8k32, A of u8 or (SIGNED) s8, B of s8, s32 accumulators (wrapping). d may be c. Compute capability 8.0 and
+// later.
+template <bool SIGNED>
+__device__ __forceinline__ void tern_mma_s8_into(int (&d)[4], const unsigned *a, unsigned b0, unsigned b1,
+                                                 const int (&c)[4]) {
 #ifdef TERN_EMULATOR
     struct tern_emu_mma_lane mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}}, all[32];
     tern_emu_exchange(&mine, sizeof mine, all);
     int lane = tern_emu_lane();
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        d[i] = c[i];
         for (int k = 0; k < 32; k++)
-            c[i] += tern_emu_a_s8(all, row, k) * tern_emu_b_s8(all, k, column);
+            d[i] += tern_emu_a_8<SIGNED>(all, row, k) * tern_emu_b_s8(all, k, column);
     }
 #else
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (SIGNED)
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%10, %11, %12, %13};"
+                     : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+                       "r"(c[3]));
+    else
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%10, %11, %12, %13};"
+                     : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+                       "r"(c[3]));
 #endif
+}
+
+// c += a * b.
+template <bool SIGNED>
+__device__ __forceinline__ void tern_mma_s8(int (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
+    tern_mma_s8_into<SIGNED>(c, a, b0, b1, c);
+}
+
+// d = a * b.
+template <bool SIGNED>
+__device__ __forceinline__ void tern_mma_s8_first(int (&d)[4], const unsigned *a, unsigned b0, unsigned b1) {
+    const int zero[4] = {0, 0, 0, 0};
+    tern_mma_s8_into<SIGNED>(d, a, b0, b1, zero);
 }
 
 #ifdef TERN_EMULATOR
