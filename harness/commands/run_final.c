@@ -63,7 +63,8 @@ static void add(struct final *f, struct run_entry *e) {
         f->list[f->count++].entry = e;
 }
 
-/* The best few, the best of every layout (for the choice under one copy of the weights), and every template's default. */
+/* The best few, the best of every layout (for the choice under one copy of the weights), every template's default, and the last
+ * winner. */
 static void pick_finalists(struct final *f) {
     for (int i = 0; i < FINALISTS; i++)
         add(f, best_entry(f, NULL));
@@ -77,7 +78,8 @@ static void pick_finalists(struct final *f) {
     }
     for (size_t i = 0; i < f->p->entry_count; i++) {
         struct run_entry *e = &f->p->entries[i];
-        if (e->outcome == TERN_OUTCOME_OK && tern_candidate_is_default(&f->run->builds[e->build].candidate))
+        if (e->outcome == TERN_OUTCOME_OK &&
+            (tern_candidate_is_default(&f->run->builds[e->build].candidate) || e->build + 1 == f->p->incumbent))
             add(f, e);
     }
 }

@@ -86,6 +86,7 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
+    size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today; 0: none */
     double search_gap;              /* see tern_search_gap */
     bool done;                      /* a result exists, from this run or resumed */
     struct tern_result result;      /* of the best layout so far */

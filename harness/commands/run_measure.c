@@ -55,8 +55,9 @@ static enum tern_status compile_needed(struct run *run, struct tern_error *err) 
     const size_t most = all ? SIZE_MAX : COMPILED_MAX;
     size_t count = 0;
     for (size_t i = 0; i < run->problem_count; i++)
-        for (size_t e = 0; !run->problems[i].done && e < run->problems[i].entry_count && e < most; e++)
-            wanted[run->problems[i].entries[e].build] = true;
+        for (size_t e = 0; !run->problems[i].done && e < run->problems[i].entry_count; e++)
+            if (e < most || run->problems[i].entries[e].build + 1 == run->problems[i].incumbent)
+                wanted[run->problems[i].entries[e].build] = true;
     for (size_t b = 0; b < run->build_count; b++)
         if (wanted[b])
             list[count++] = b;

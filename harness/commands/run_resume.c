@@ -46,6 +46,16 @@ static size_t find_build(const struct run *run, const struct run_problem *p, con
     return other_key;
 }
 
+/* Today's build of the candidate that won last, whatever has changed since: it takes part in the next final. */
+static size_t incumbent_build(const struct run *run, const struct run_problem *p, const struct tern_result *row) {
+    for (size_t e = 0; e < p->entry_count; e++) {
+        const struct tern_store_build *b = &run->builds[p->entries[e].build].row;
+        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0)
+            return p->entries[e].build;
+    }
+    return NONE;
+}
+
 /* True if a template that was tried on the problem has been edited since: its new version may be the better one. */
 static enum tern_status edited(const struct run *run, const struct run_problem *p, bool *result, struct tern_error *err) {
     bool *serves = tern_alloc_zero(run->template_count + 1, sizeof *serves);
@@ -67,8 +77,12 @@ static enum tern_status find_candidates(struct run *run, struct resume *r, struc
         bool open = false;
         r->winner[i] = stored_winner(run, &run->problems[i], &r->rows);
         r->build[i] = r->winner[i] ? find_build(run, &run->problems[i], r->winner[i]) : NONE;
+        if (r->winner[i])
+            run->problems[i].incumbent = incumbent_build(run, &run->problems[i], r->winner[i]) + 1; /* NONE + 1 is 0 */
         if (r->build[i] != NONE)
             status = edited(run, &run->problems[i], &open, err);
+        else
+            open = run->problems[i].incumbent > 0; /* the winner's own template */
         if (open)
             r->build[i] = NONE;
         r->edited += open;

@@ -70,11 +70,12 @@ static void open_search(struct screening *s) {
             e->outcome = build->row.outcome == TERN_OUTCOME_OK ? TERN_OUTCOME_RUNNING : build->row.outcome;
         if (!build->built || build->row.outcome != TERN_OUTCOME_OK)
             continue;
-        points[s->count] = (struct tern_search_point){.family = (size_t)(c->tmpl - run->templates),
-                                                      .values = c->values,
-                                                      .value_count = c->tmpl->param_count,
-                                                      .predicted_us = e->predicted_us,
-                                                      .is_default = tern_candidate_is_default(c)};
+        points[s->count] =
+            (struct tern_search_point){.family = (size_t)(c->tmpl - run->templates),
+                                       .values = c->values,
+                                       .value_count = c->tmpl->param_count,
+                                       .predicted_us = e->predicted_us,
+                                       .is_first = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent};
         s->entry[s->count++] = i;
     }
     s->search = tern_search_open(run->strategy, points, s->count, s->p->limit_us, (uint64_t)run->options.seed);

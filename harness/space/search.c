@@ -50,7 +50,7 @@ struct tern_search {
     enum tern_strategy strategy;
     struct point *points;
     size_t count, at; /* at: next of `order` */
-    size_t *order;    /* fixed orders; of a race the defaults */
+    size_t *order;    /* fixed orders; of a race what it asks first */
     size_t order_count;
     struct evidence *evidence;
     size_t evidence_count, evidence_room, family_count, asked;
@@ -177,7 +177,7 @@ static void make_order(struct tern_search *s, uint64_t seed) {
     tern_random_init(&random, seed, "search");
     for (size_t i = 0; i < s->count; i++) {
         const struct tern_search_point *p = &s->points[i].p;
-        if (s->strategy == TERN_STRATEGY_RACE && !p->is_default)
+        if (s->strategy == TERN_STRATEGY_RACE && !p->is_first)
             continue;
         double key = s->strategy == TERN_STRATEGY_RANDOM  ? tern_random_unit(&random)
                      : s->strategy == TERN_STRATEGY_MODEL ? p->predicted_us

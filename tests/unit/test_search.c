@@ -43,7 +43,7 @@ static void make(struct world *w, uint64_t seed) {
                                                   .values = w->values[i],
                                                   .value_count = 3,
                                                   .predicted_us = 20 * exp(0.2 * tern_random_normal(&random)),
-                                                  .is_default = i == 17 || i == 300};
+                                                  .is_first = i == 17 || i == 300};
         if (w->us[i] < w->us[w->best])
             w->best = i;
     }
