@@ -335,6 +335,49 @@ static void test_recovery_and_quarantine(void **state) {
     fixture_close(&f);
 }
 
+/* One candidate on the device, the next one journalled already: a dead run leaves one crash, and of the other no trace. */
+static void test_waiting_trials(void **state) {
+    (void)state;
+    struct fixture f;
+    struct tern_store *s;
+    int64_t recovered, counts[TERN_OUTCOME_COUNT];
+    bool found = false;
+    fixture_open(&f);
+    CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
+    struct rows r = sample_rows(s, true);
+    struct tern_store_trial now = sample_trial(&r), next = sample_trial(&r), check = sample_trial(&r), back;
+    strcpy(now.stage, "screen");
+    strcpy(next.stage, "screen");
+    CHECK_OK(tern_store_trial_begin(s, &now, failure));
+    CHECK_OK(tern_store_trial_begin(s, &next, failure));
+    CHECK_OK(tern_store_trial_withdraw(s, &next, failure)); /* Ctrl-C before it was sent */
+    CHECK_OK(tern_store_trial_begin(s, &next, failure));
+    CHECK_OK(tern_store_recover(s, &recovered, failure));
+    assert_int_equal(recovered, 1);
+    CHECK_OK(tern_store_outcomes(s, r.run, counts, failure));
+    assert_int_equal(counts[TERN_OUTCOME_CRASH], 1);
+    assert_int_equal(counts[TERN_OUTCOME_RUNNING], 0);
+
+    /* The check that came with a trial is a row of its own, found by build whatever problem it was made on. */
+    CHECK_OK(tern_store_trial_begin(s, &now, failure));
+    now.outcome = TERN_OUTCOME_OK;
+    now.us = now.us_lo = now.us_hi = 5;
+    strcpy(check.stage, "verify");
+    strcpy(check.policy, "small");
+    check.outcome = TERN_OUTCOME_OK;
+    check.predicted_us = check.us = check.us_lo = check.us_hi = (double)NAN;
+    check.gpu_seconds = 0.01;
+    CHECK_OK(tern_store_trial_finish_checked(s, &check, &now, NULL, 0, failure));
+    CHECK_OK(tern_store_trial_find(s, r.device, TERN_STORE_ANY_PROBLEM, r.build, "small", "verify", &back, &found, failure));
+    assert_true(found && back.outcome == TERN_OUTCOME_OK && back.gpu_seconds == 0.01);
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, now.policy, "screen", &back, &found, failure));
+    assert_true(found && back.us == 5);
+    CHECK_OK(tern_store_trial_find(s, r.device, r.problem + 1, r.build, "small", "verify", &back, &found, failure));
+    assert_false(found);
+    tern_store_close(s);
+    fixture_close(&f);
+}
+
 static void test_baselines(void **state) {
     (void)state;
     static const double samples[] = {11, 11.5};
@@ -451,6 +494,7 @@ int main(void) {
         cmocka_unit_test(test_constraints_hold_for_plain_sql),
         cmocka_unit_test(test_recovery_and_quarantine),
         cmocka_unit_test(test_recovery_of_one_device),
+        cmocka_unit_test(test_waiting_trials),
         cmocka_unit_test(test_control_times),
         cmocka_unit_test(test_baselines),
         cmocka_unit_test(test_trials_each),
