@@ -27,7 +27,7 @@ end
 local function register_rule(p, problem)
     local warpgroups = p.WARPS_N * p.WARPS_K
     local entry = 512 // (warpgroups + 1) // 8 * 8
-    local producer = warpgroups > 3 and 32 or 40
+    local producer = warpgroups > 3 and 32 or 56
     local budget = math.min((entry * (warpgroups + 1) - producer) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
     local sums = p.ROW_BLOCKS
