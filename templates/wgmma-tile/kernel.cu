@@ -15,6 +15,7 @@
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
+ *   MIN_BLOCKS      CTAs a multiprocessor that registers are budgeted for: 1
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
@@ -51,7 +52,7 @@ constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
-constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
+constexpr int ENTRY_REGISTERS = 65536 / MIN_BLOCKS / THREADS / 8 * 8;
 constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
 constexpr int PRODUCER_REGISTERS = 56;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
@@ -417,7 +418,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) tern_wgmma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
