@@ -35,7 +35,7 @@ local function register_rule(p, problem)
         sums = sums + 1
     end
     local zeros = problem.sym and 0 or 4
-    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 32 > budget then
+    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 34 + 4 * p.ROW_BLOCKS > budget then
         return "registers"
     end
 end
