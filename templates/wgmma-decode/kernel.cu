@@ -60,7 +60,7 @@ constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 
 /* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
  * the others give. */
 constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 40;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 
@@ -247,11 +247,12 @@ __device__ __forceinline__ void copy_weights(const tern_args &args, const worker
         stream_tile(args, self, ahead);
 }
 
-/* The first k tiles: before anything else. */
+/* The first k tiles. */
 __device__ __forceinline__ stream start_stream(const tern_args &args, const worker &self, unsigned char *shared) {
     stream ahead = {};
     ahead.sweep = start_sweep(args);
     stream_tile(args, self, ahead);
+#pragma unroll 1 /* code that is not in the instruction cache yet costs more than the loop */
     for (int i = 0; i < SLOTS; i++)
         copy_weights(args, self, ahead, shared);
     return ahead;
@@ -350,7 +351,9 @@ __device__ __forceinline__ void multiply_tile(const tern_args &args, const worke
     decode_chunk(state, self.lane, self.k_begin, 0, 0, a[0]);
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
-        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES));
+        /* The last term is 0, which the compiler does not know: else it drops the broadcast and moves each descriptor alone. */
+        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES) +
+                                        (threadIdx.x >> 10));
 #pragma unroll
         for (int u = 0; u < ACTIVE * CHUNKS; u++) {
             const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
@@ -489,9 +492,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
         produce(args, shared);
     } else {
         const worker self = find_worker(args);
-        stream ahead = start_stream(args, self, shared);
-        __syncthreads();
+        __syncthreads(); /* before the first weights, since x waits here too */
         tern_registers_raise<CONSUMER_REGISTERS>();
+        stream ahead = start_stream(args, self, shared);
         consume(args, self, ahead, shared);
     }
 }

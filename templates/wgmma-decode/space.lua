@@ -27,7 +27,7 @@ end
 local function register_rule(p, problem)
     local warpgroups = p.WARPS_N * p.WARPS_K
     local entry = 512 // (warpgroups + 1) // 8 * 8
-    local producer = warpgroups > 3 and 32 or 40
+    local producer = warpgroups > 3 and 32 or 56
     local budget = math.min((entry * (warpgroups + 1) - producer) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
     local sums = p.ROW_BLOCKS
@@ -35,7 +35,7 @@ local function register_rule(p, problem)
         sums = sums + 1
     end
     local zeros = problem.sym and 0 or 4
-    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 32 > budget then
+    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 34 + 4 * p.ROW_BLOCKS > budget then
         return "registers"
     end
 end

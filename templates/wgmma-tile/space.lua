@@ -16,7 +16,7 @@ local function scale_rule(p, problem)
         return "one scale a row: applied once in the epilogue"
     end
     local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
-    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 and problem.group % (16 * p.CHUNK) ~= 0 then
+    if p.SCALE_WEIGHTS == 0 and problem.group % (16 * p.CHUNK) ~= 0 then
         return "a chunk lies inside a scale group"
     end
     if p.ROUND_WEIGHTS ~= rounds then
