@@ -13,8 +13,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define AHEAD_US                                                                                                            \
+    200 /* predicted: above, a trial takes so much longer than the pause behind it that the next candidate is better
+                        * chosen with its result */
 #define SCREEN_MIN 6 /* candidates tried whatever the time says */
-#define NEIGHBOURS 4 /* problems that the search hears of: the same layer at lower M, then other layers at this M */
+#define NEIGHBOURS                                                                                                          \
+    4 /* problems of the same format that the search hears of: this layer at lower M, other layers at this M */
 
 struct screening {
     struct run *run;
@@ -41,21 +45,27 @@ static void hear_neighbour(struct screening *s, size_t number, const struct run_
         const struct run_entry *e = &other->entries[i];
         if (e->outcome != TERN_OUTCOME_OK || !(e->screen_us > 0))
             continue;
+        const struct tern_candidate *c = &s->run->builds[e->build].candidate;
         for (size_t j = 0; j < s->count; j++)
-            if (s->p->entries[s->entry[j]].build == e->build)
+            if (tern_candidate_equal(&s->run->builds[s->p->entries[s->entry[j]].build].candidate, c))
                 tern_search_neighbour(s->search, number, j, e->screen_us, e->predicted_us);
     }
 }
 
-/* Lower M of this layer, nearest first, then this M of the layers before it. What is not done yet tells nothing. */
+/* Lower M of this layer, nearest first, then this M of the layers before it, then of this layer in other formats. What is not
+ * done yet tells nothing. */
 static void hear_neighbours(struct screening *s) {
-    const size_t ms = s->run->shapes.m_count;
+    const struct run *run = s->run;
+    const size_t ms = run->shapes.m_count, of_format = run->shapes.layer_count * ms;
     const struct run_problem *p = s->p;
     size_t number = 0;
     for (size_t m = 1; m <= p->m && m <= NEIGHBOURS / 2; m++)
         hear_neighbour(s, number++, p - m);
     for (size_t layer = 1; layer <= p->layer && number < NEIGHBOURS; layer++)
         hear_neighbour(s, number++, p - layer * ms);
+    for (size_t i = (size_t)(p - run->problems) % of_format; i < run->problem_count; i += of_format)
+        if (&run->problems[i] != p)
+            hear_neighbour(s, number++, &run->problems[i]);
 }
 
 static void open_search(struct screening *s) {
@@ -75,7 +85,7 @@ static void open_search(struct screening *s) {
                                        .values = c->values,
                                        .value_count = c->tmpl->param_count,
                                        .predicted_us = e->predicted_us,
-                                       .is_first = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent};
+                                       .must_ask = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent};
         s->entry[s->count++] = i;
     }
     s->search = tern_search_open(run->strategy, points, s->count, s->p->limit_us, (uint64_t)run->options.seed);
@@ -278,7 +288,8 @@ static enum tern_status run_attempts(struct screening *s, struct tern_error *err
         if (have_previous)
             absorb(s, &previous);
         have_next = false;
-        if (status == TERN_OK)
+        bool ahead = now.entry->predicted_us < AHEAD_US;
+        if (status == TERN_OK && ahead)
             status = begin_next(s, &next, &have_next, err);
         if (status == TERN_OK && have_next)
             hint(s, &next);
@@ -293,6 +304,11 @@ static enum tern_status run_attempts(struct screening *s, struct tern_error *err
             enum tern_status back = tern_store_trial_withdraw(s->run->store, &next.trial, status == TERN_OK ? err : NULL);
             status = status == TERN_OK ? back : status;
             have_next = false;
+        }
+        if (status == TERN_OK && !ahead) {
+            absorb(s, &previous);
+            have_previous = false;
+            status = begin_next(s, &next, &have_next, err);
         }
         now = next;
         have_now = have_next;

@@ -10,12 +10,14 @@
 
 #define NEAR_LIMIT   1.02 /* times the limit: nothing better is worth a search (tuning.md) */
 #define ASK_SDS      1.0  /* lower bound that chooses the next question */
-#define STOP_SDS     2.5  /* lower bound that must lie above the best for a race to end */
+#define STOP_SDS     1.75 /* lower bound that must lie above the best for a race to end */
+#define SURE_SDS     1.5  /* lower bound that must lie above the best for a default or the last winner to be left out */
 #define STOP_MARGIN  0.01 /* faster by less than this is not worth a question */
-#define FAMILY_LEAST 10   /* questions, or answers of neighbours, before a family may be given up */
+#define FAMILY_LEAST 8    /* questions, or answers of neighbours, before a family that may hold the best is given up */
 
-/* Prior variances of r = ln(measured / predicted), by what the times of two candidates have in common. Chosen on a recorded
- * run; within a factor of 3 none of them matters much. */
+/* Prior variances of r = ln(measured / predicted), by what the times of two candidates have in common. These and the bounds above
+ * were chosen on the recorded run that tests/e2e/strategies.sh replays; a factor of 3 on any variance changes its result by
+ * 0.3 % and a few GPU seconds. */
 #define PROBLEM_OFFSET    0.04 /* the problem, */
 #define FAMILY_OFFSET     0.04 /* the family, */
 #define ADDITIVE          0.06 /* values of single parameters, */
@@ -50,7 +52,7 @@ struct tern_search {
     enum tern_strategy strategy;
     struct point *points;
     size_t count, at; /* at: next of `order` */
-    size_t *order;    /* fixed orders; of a race what it asks first */
+    size_t *order;    /* fixed orders */
     size_t order_count;
     struct evidence *evidence;
     size_t evidence_count, evidence_room, family_count, asked;
@@ -125,7 +127,7 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
     s->evidence_count = n + 1;
 }
 
-/* Lower bound of ln us at so many standard deviations. */
+/* Bound of ln us so many standard deviations below the estimate; negative: above it. */
 static double lower_bound(const struct tern_search *s, const struct point *p, double sds) {
     double scale = (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
     return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale * p->variance : 0);
@@ -177,8 +179,6 @@ static void make_order(struct tern_search *s, uint64_t seed) {
     tern_random_init(&random, seed, "search");
     for (size_t i = 0; i < s->count; i++) {
         const struct tern_search_point *p = &s->points[i].p;
-        if (s->strategy == TERN_STRATEGY_RACE && !p->is_first)
-            continue;
         double key = s->strategy == TERN_STRATEGY_RANDOM  ? tern_random_unit(&random)
                      : s->strategy == TERN_STRATEGY_MODEL ? p->predicted_us
                                                           : 0;
@@ -276,8 +276,10 @@ static bool ask(struct tern_search *s, struct point *p, size_t *index) {
     return true;
 }
 
-/* A family of which little is known, ANY_FAMILY if there is none. One bad default must not speak for all. */
+/* A family of which little is known and that may hold the best, ANY_FAMILY if there is none. One bad default must not speak for
+ * all. */
 static size_t neglected_family(const struct tern_search *s) {
+    double bound;
     for (size_t f = 0; f < s->family_count; f++) {
         size_t known = 0, left = 0;
         for (size_t i = 0; i < s->count; i++) {
@@ -287,26 +289,53 @@ static size_t neglected_family(const struct tern_search *s) {
         }
         for (size_t e = 0; e < s->evidence_count; e++)
             known += s->evidence[e].problem != 0 && s->points[s->evidence[e].point].p.family == f;
-        if (left > 0 && known < FAMILY_LEAST)
+        if (left > 0 && known < FAMILY_LEAST && most_promising(s, f, SURE_SDS, &bound) && bound < log(s->best_us))
             return f;
     }
     return ANY_FAMILY;
 }
 
-bool tern_search_next(struct tern_search *s, size_t *index) {
+/* Of the candidates that must have their say, the one that may be fastest; NULL when the rest is out of reach of the best time,
+ * as far as the evidence goes. */
+static struct point *must_be_asked(const struct tern_search *s) {
+    struct point *best = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        bool open = p->p.must_ask && !p->asked && !p->told;
+        if (open && isfinite(s->best_us) && lower_bound(s, p, SURE_SDS) > log(s->best_us))
+            open = false;
+        if (open && (!best || lower_bound(s, p, 0) < lower_bound(s, best, 0)))
+            best = p;
+    }
+    return best;
+}
+
+/* Where nothing is known a default to start from, then by promise; before the end what must have its say, and families of which
+ * little is known. */
+static struct point *next_of_race(const struct tern_search *s) {
     double bound;
+    struct point *p = s->evidence_count + s->asked == 0 || seen_enough(s) ? must_be_asked(s) : NULL;
+    if (near_limit(s))
+        return NULL;
+    if (p)
+        return p;
+    size_t family = ANY_FAMILY;
+    if (seen_enough(s) && (family = neglected_family(s)) == ANY_FAMILY)
+        return NULL;
+    return most_promising(s, family, ASK_SDS, &bound);
+}
+
+bool tern_search_next(struct tern_search *s, size_t *index) {
+    if (s->strategy == TERN_STRATEGY_RACE) {
+        struct point *p = next_of_race(s);
+        return p && ask(s, p, index);
+    }
     for (; s->at < s->order_count; s->at++) {
         struct point *p = &s->points[s->order[s->at]];
         if (!p->asked && !p->told)
             return ask(s, p, index);
     }
-    if (s->strategy != TERN_STRATEGY_RACE || near_limit(s))
-        return false;
-    size_t family = ANY_FAMILY;
-    if (seen_enough(s) && (family = neglected_family(s)) == ANY_FAMILY)
-        return false;
-    struct point *p = most_promising(s, family, ASK_SDS, &bound);
-    return p && ask(s, p, index);
+    return false;
 }
 
 void tern_search_tell(struct tern_search *s, size_t index, double us) {

@@ -4,7 +4,7 @@
  *   exhaustive  every candidate, in the order of the list
  *   random      every candidate, in an order drawn from the seed
  *   model       every candidate, in the order of the cost model's predictions
- *   race        defaults and the last winner first, then the candidate that may be fastest by what is known of its likes, until none may be faster
+ *   race        a default, then the candidate that may be fastest by what is known of its likes, until none may be faster
  *
  * The race is Bayesian optimisation: a Gaussian process (Rasmussen and Williams 2006) over r = ln(measured / predicted), whose
  * covariance says that candidates with like parameters behave alike; the next question is the least lower confidence bound
@@ -23,7 +23,7 @@ struct tern_search_point {
     const int64_t *values; /* value_count parameter values, borrowed for as long as the search lives */
     size_t value_count;    /* the same for a family; at most TERN_SEARCH_MAX_VALUES */
     double predicted_us;   /* cost model; > 0 */
-    bool is_first;         /* a race asks it first, whatever the estimate says: defaults, and the last winner */
+    bool must_ask;         /* a race asks it unless it is surely slower than the best: defaults, the last winner */
 };
 #define TERN_SEARCH_MAX_VALUES 24
 

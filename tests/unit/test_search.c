@@ -43,7 +43,7 @@ static void make(struct world *w, uint64_t seed) {
                                                   .values = w->values[i],
                                                   .value_count = 3,
                                                   .predicted_us = 20 * exp(0.2 * tern_random_normal(&random)),
-                                                  .is_first = i == 17 || i == 300};
+                                                  .must_ask = i == 17 || i == 300};
         if (w->us[i] < w->us[w->best])
             w->best = i;
     }
@@ -91,7 +91,7 @@ static void fixed_orders_ask_everything_once(void **state) {
     }
 }
 
-/* 432 candidates whose predictions say nothing: a tenth of them is mostly enough for a race; it gives no family up early. */
+/* 432 candidates whose predictions say nothing: a tenth of them is enough for a race, on average within 2 %. */
 static void a_race_learns_from_its_answers(void **state) {
     static struct world w;
     double race = 0, random = 0;
@@ -102,20 +102,22 @@ static void a_race_learns_from_its_answers(void **state) {
         race += log(play(&w, TERN_STRATEGY_RACE, 0, 43, &asked));
         random += log(play(&w, TERN_STRATEGY_RANDOM, 0, 43, &asked));
     }
-    assert_true(exp(race / 20) < 1.07);
-    assert_true(race < 0.4 * random);
+    assert_true(exp(race / 20) < 1.02);
+    assert_true(race < 0.2 * random);
 }
 
 static void a_race_ends_by_itself(void **state) {
     static struct world w;
-    size_t asked, worst_asked = 0;
+    size_t asked, most = 0;
+    double sum = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         make(&w, seed);
-        assert_true(play(&w, TERN_STRATEGY_RACE, 0, COUNT, &asked) < 1.04);
-        worst_asked = asked > worst_asked ? asked : worst_asked;
+        sum += log(play(&w, TERN_STRATEGY_RACE, 0, COUNT, &asked));
+        most = asked > most ? asked : most;
     }
-    assert_true(worst_asked < COUNT / 2);
+    assert_true(exp(sum / 20) < 1.02);
+    assert_true(most < COUNT / 8);
 }
 
 /* A limit that the best reaches: nothing better is to be had. */
@@ -129,17 +131,25 @@ static void a_race_ends_near_the_limit(void **state) {
     assert_true(with <= without);
 }
 
-static void defaults_come_first(void **state) {
+/* Where nothing is known a default comes first; the others have their say before the end unless they are far behind. */
+static void defaults_have_their_say(void **state) {
     static struct world w;
     size_t index;
     (void)state;
-    make(&w, 4);
-    struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
-    assert_true(tern_search_next(s, &index));
-    assert_int_equal(index, 17);
-    assert_true(tern_search_next(s, &index)); /* asked before the first is told */
-    assert_int_equal(index, 300);
-    tern_search_close(s);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        size_t asked = 0;
+        bool heard[COUNT] = {false};
+        make(&w, seed);
+        struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+        for (; tern_search_next(s, &index); asked++) {
+            assert_true(asked > 0 || w.points[index].must_ask);
+            heard[index] = true;
+            tern_search_tell(s, index, w.us[index]);
+        }
+        for (size_t i = 0; i < COUNT; i++)
+            assert_true(!w.points[i].must_ask || heard[i] || w.us[i] > 1.1 * tern_search_best(s));
+        tern_search_close(s);
+    }
 }
 
 /* Half of the candidates do not run: the race goes on and finds the best of the others. */
@@ -188,7 +198,7 @@ int main(void) {
         cmocka_unit_test(a_race_learns_from_its_answers),
         cmocka_unit_test(a_race_ends_by_itself),
         cmocka_unit_test(a_race_ends_near_the_limit),
-        cmocka_unit_test(defaults_come_first),
+        cmocka_unit_test(defaults_have_their_say),
         cmocka_unit_test(failures_are_no_times),
         cmocka_unit_test(neighbours_are_heard),
     };
