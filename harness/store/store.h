@@ -173,8 +173,8 @@ struct tern_store_measured {
     enum tern_outcome outcome;
     int sm_mhz;
     double gpu_seconds, compile_seconds, predicted_us; /* NAN: not known */
-    char finished[24];                   /* UTC; "" for a build */
-    double *samples;                     /* microseconds; valid during the call only */
+    char finished[24];                                 /* UTC; "" for a build */
+    double *samples;                                   /* microseconds; valid during the call only */
     size_t sample_count;
 };
 /* The device of this gpu name that was measured last. */

@@ -11,13 +11,13 @@ trap 'rm -rf "$work"' EXIT
 
 . tests/lib.sh
 
-job=("$tune" --gpu h200 --shapes qwen7b --layers qkv --m "1,16" --formats ternary-g128 --cache "$work/cache")
+job=("$tune" --gpu h200 --shapes qwen7b --layers qkv --m "1,16" --formats ternary-g128 --strategy exhaustive --cache "$work/cache")
 record() { "$tune" record --gpu h200 --db "$work/h200.db" "$@"; }
 winners="SELECT p.n, p.m, c.template, c.params, round(w.us, 5), round(w.speedup, 5) FROM winner w JOIN problem p ON p.id = w.problem
     JOIN build b ON b.id = w.build JOIN candidate c ON c.id = b.candidate ORDER BY 1, 2"
 trials="SELECT t.stage, p.m, c.template, c.params, t.outcome, t.detail, round(t.us, 5), t.sample_count, round(t.gpu_seconds, 6) FROM trial t
     JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build JOIN candidate c ON c.id = b.candidate WHERE t.outcome != 'invalid' ORDER BY 1, 2, 3, 4"
-outcomes="wrong nondet fault crash timeout resources noisy"
+outcomes="wrong nondet fault crash timeout resources noisy invalid"
 
 "${job[@]}" --replay "$recording" --db "$work/h200.db" >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
 # Screens of every outcome, a build that the compiler refused, GPU seconds; the worst screened ones, so that no winner changes.

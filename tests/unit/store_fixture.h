@@ -95,6 +95,15 @@ static inline struct rows sample_rows(struct tern_store *s, bool real) {
     return r;
 }
 
+/* A second card of the same class. */
+static inline int64_t sample_peer(struct tern_store *s) {
+    struct tern_store_device d = sample_device(true);
+    int64_t id = 0;
+    strcpy(d.uuid, "GPU-2");
+    CHECK_OK(tern_store_device(s, &d, &id, failure));
+    return id;
+}
+
 static inline struct tern_store_trial sample_trial(const struct rows *r) {
     struct tern_store_trial t = {.run = r->run,
                                  .device = r->device,
