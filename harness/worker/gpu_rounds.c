@@ -2,6 +2,7 @@
 #include "worker/gpu_rounds.h"
 
 #include "core/clock.h"
+#include "core/random.h"
 #include "measure/stats.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@
 #define RACE_ROUNDS 10   /* before a finalist may be out, */
 #define RACE_MARGIN 0.01 /* which is surely slower than the leader by this */
 #define PATIENCE    4.0  /* times the seconds, where rounds are disturbed */
+#define SEED        1    /* of the order in each round */
 
 static bool settled(const struct gpu_rounds *r) {
     for (size_t i = 0; i < r->entrant_count; i++) {
@@ -24,20 +26,35 @@ static bool settled(const struct gpu_rounds *r) {
     return true;
 }
 
-static enum tern_status one_round(void *context, struct gpu_rounds *r, size_t round, struct tern_error *err) {
-    struct tern_graph *graphs[GPU_ENTRANTS_MAX] = {NULL};
-    double us[GPU_ENTRANTS_MAX];
+/* Who is in, in an order of its own each round: at the power cap a kernel is slower behind a hungrier one, and must not always
+ * be behind the same. */
+static size_t draw_order(struct gpu_rounds *r, struct tern_random *random, struct gpu_entrant **in) {
     size_t n = 0;
     for (size_t i = 0; i < r->entrant_count; i++)
         if (!r->entrants[i].out)
-            graphs[n++] = r->entrants[i].graph;
+            in[n++] = &r->entrants[i];
+    for (size_t i = n; i > 1; i--) {
+        size_t other = tern_random_below(random, i);
+        struct gpu_entrant *last = in[i - 1];
+        in[i - 1] = in[other];
+        in[other] = last;
+    }
+    return n;
+}
+
+static enum tern_status one_round(void *context, struct gpu_rounds *r, struct tern_random *random, size_t round,
+                                  struct tern_error *err) {
+    struct gpu_entrant *in[GPU_ENTRANTS_MAX];
+    struct tern_graph *graphs[GPU_ENTRANTS_MAX] = {NULL};
+    double us[GPU_ENTRANTS_MAX];
+    size_t n = draw_order(r, random, in);
+    for (size_t i = 0; i < n; i++)
+        graphs[i] = in[i]->graph;
     enum tern_status status = tern_graph_times(context, graphs, n, us, err);
-    n = 0;
-    for (size_t i = 0; i < r->entrant_count && status == TERN_OK; i++)
-        if (!r->entrants[i].out) {
-            r->entrants[i].samples[round] = us[n++];
-            r->entrants[i].count = round + 1;
-        }
+    for (size_t i = 0; i < n && status == TERN_OK; i++) {
+        in[i]->samples[round] = us[i];
+        in[i]->count = round + 1;
+    }
     return status;
 }
 
@@ -100,12 +117,14 @@ static bool enough(const struct gpu_rounds *r, int64_t elapsed_ns, double second
 }
 
 enum tern_status gpu_rounds_run(void *context, struct gpu_rounds *r, double seconds, struct tern_error *err) {
-    enum tern_status status = one_round(context, r, 0, err); /* warm-up; its samples are written over */
+    struct tern_random random;
     struct tern_clocks before;
+    tern_random_init(&random, SEED, "rounds");
+    enum tern_status status = one_round(context, r, &random, 0, err); /* warm-up; its samples are written over */
     int64_t start_ns = tern_clock_now_ns();
     tern_cuda_watch(context, &before); /* what was seen before the rounds is not theirs */
     while (r->rounds < GPU_ROUNDS_MAX && status == TERN_OK && !enough(r, tern_clock_now_ns() - start_ns, seconds)) {
-        status = one_round(context, r, r->rounds, err);
+        status = one_round(context, r, &random, r->rounds, err);
         mark(context, r, r->rounds);
         r->rounds += status == TERN_OK;
         if (r->rounds >= RACE_ROUNDS)

@@ -1,5 +1,5 @@
-/* Interleaved rounds A B C A B C: one graph replay of every entrant a round, submitted together. Whatever drifts (clocks, heat)
- * drifts for all; ratios are paired by round. Part of a GPU worker. */
+/* Interleaved rounds A B C, B C A, ...: one graph replay of every entrant a round, in a random order, submitted together.
+ * Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. Part of a GPU worker. */
 #ifndef TERN_WORKER_GPU_ROUNDS_H
 #define TERN_WORKER_GPU_ROUNDS_H
 
