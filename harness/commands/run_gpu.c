@@ -59,6 +59,7 @@ static enum tern_call receive(struct run_gpu *gpu, json_t **reply, char *why, si
         return call;
     }
     gpu->run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
+    gpu->run->verify_s += tern_message_real(*reply, "verify_seconds", 0);
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
         tern_run_gpu_kill(gpu);
         gpu->suspect = true;
@@ -145,7 +146,10 @@ static enum tern_status prepare(struct run_gpu *gpu, const struct run_problem *p
                   "k", (json_int_t)shape.k, "m_max", (json_int_t)m, "seed", (json_int_t)run->options.seed);
     enum tern_status status = TERN_OK;
     tern_log_progress("%s %s: weights, copies and reference", shape.format->name, run->shapes.layers[p->layer].name);
-    if (exchange(gpu, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK)
+    int64_t start_ns = tern_clock_now_ns();
+    enum tern_call call = exchange(gpu, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err);
+    gpu->run->prepare_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    if (call != TERN_CALL_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died while preparing %s %s: %s", shape.format->name,
                                 run->shapes.layers[p->layer].name, why);
     if (status == TERN_OK) {

@@ -150,9 +150,9 @@ struct run {
     int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
     int64_t start_ns;
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
-    /* Time that the run had its devices for trials, all of them together, and the part of it that measured and warm-up
-     * launches took. */
-    double gpu_s, busy_s;
+    /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
+     * launches, checks and verifications, and the preparation of layers took. */
+    double gpu_s, busy_s, verify_s, prepare_s;
 };
 
 /* run_setup.c */

@@ -72,10 +72,22 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
     return tern_reply_error(&err);
 }
 
+/* What the parent has been told of where the time went. */
+struct told {
+    double busy_s, verify_s;
+};
+
+static void add_seconds(json_t *reply, const struct gpu_session *s, struct told *told) {
+    const struct told now = {.busy_s = s->context ? tern_cuda_busy_s(s->context) : 0, .verify_s = s->verify_s};
+    json_object_set_new(reply, "busy_seconds", json_real(now.busy_s - told->busy_s));
+    json_object_set_new(reply, "verify_seconds", json_real(now.verify_s - told->verify_s));
+    *told = now;
+}
+
 int tern_gpu_worker(void) {
     struct gpu_session session;
     memset(&session, 0, sizeof session);
-    double busy_s = 0;
+    struct told told = {0};
     while (!session.sticky) {
         json_t *request = NULL;
         if (session.inbox)
@@ -87,9 +99,7 @@ int tern_gpu_worker(void) {
         json_t *reply = answer(&session, request);
         if (session.sticky)
             json_object_set_new(reply, "sticky", json_true());
-        double now_s = session.context ? tern_cuda_busy_s(session.context) : 0;
-        json_object_set_new(reply, "busy_seconds", json_real(now_s - busy_s));
-        busy_s = now_s;
+        add_seconds(reply, &session, &told);
         if (session.context && !session.inbox && !session.sticky) /* before the answer: the next message is for the thread */
             session.inbox = gpu_inbox_open(&session);
         enum tern_message_status sent = tern_message_send(TERN_WORKER_FD, reply);

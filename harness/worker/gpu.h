@@ -18,7 +18,8 @@
  * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).
- * Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
+ * Every answer holds "busy_seconds", what replays took since the last one by the device's events, and "verify_seconds", the time
+ * of checks and verifications. Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
  * "sticky": true and the process ends: the context is lost. */
 #ifndef TERN_WORKER_GPU_H
 #define TERN_WORKER_GPU_H

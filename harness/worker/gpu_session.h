@@ -78,6 +78,7 @@ struct gpu_session {
     struct gpu_layer layer;
     int64_t seed;
     bool sticky;             /* the context is lost, or the weights are damaged: answer and end */
+    double verify_s;         /* spent on checks and verifications so far, the host's part included */
     struct gpu_inbox *inbox; /* NULL: messages are read by the caller, and nothing is loaded ahead */
 };
 

@@ -124,8 +124,10 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     if (m < 1 || m > s->layer.m_max)
         status = tern_error_set(&err, TERN_INTERNAL, "M=%lld was not prepared (largest is %lld)", (long long)m,
                                 (long long)s->layer.m_max);
+    int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK && checked)
         status = gpu_check(s, request, &check, &err);
+    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     if (status == TERN_OK && check.outcome == TERN_OUTCOME_OK)
         status = try_candidate(s, request, m, &reply, &err);
     else if (status == TERN_OK)

@@ -2,6 +2,7 @@
  * on another copy of the weights, and inputs that stay as they were. Owns no memory; times nothing. */
 #include "worker/gpu_session.h"
 
+#include "core/clock.h"
 #include "core/str.h"
 #include "verify/guard.h"
 
@@ -104,8 +105,8 @@ static enum tern_status check_inputs(struct gpu_session *s, const struct gpu_pac
     return TERN_OK;
 }
 
-enum tern_status gpu_verify_before(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, struct gpu_verdict *v,
-                                   struct tern_error *err) {
+static enum tern_status before(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, struct gpu_verdict *v,
+                               struct tern_error *err) {
     *v = (struct gpu_verdict){.outcome = TERN_OUTCOME_OK};
     enum tern_status status = note_inputs(s, kernel->pack, m, err);
     if (status == TERN_OK)
@@ -138,8 +139,8 @@ static enum tern_status repeat(struct gpu_session *s, const struct gpu_kernel *k
     return status;
 }
 
-enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, bool in_place,
-                                  struct gpu_verdict *v, struct tern_error *err) {
+static enum tern_status after(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, bool in_place,
+                              struct gpu_verdict *v, struct tern_error *err) {
     enum tern_status status = note_inputs(s, kernel->pack, m, err);
     *v = (struct gpu_verdict){.outcome = TERN_OUTCOME_OK};
     if (status == TERN_OK && !in_place)
@@ -151,4 +152,20 @@ enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel
     if (status == TERN_OK && !s->sticky)
         status = check_guards(s, v, err);
     return status == TERN_OK && !s->sticky ? check_inputs(s, kernel->pack, m, v, err) : status;
+}
+
+enum tern_status gpu_verify_before(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, struct gpu_verdict *v,
+                                   struct tern_error *err) {
+    int64_t start_ns = tern_clock_now_ns();
+    enum tern_status status = before(s, kernel, m, v, err);
+    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    return status;
+}
+
+enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, bool in_place,
+                                  struct gpu_verdict *v, struct tern_error *err) {
+    int64_t start_ns = tern_clock_now_ns();
+    enum tern_status status = after(s, kernel, m, in_place, v, err);
+    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    return status;
 }
