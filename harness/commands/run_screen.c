@@ -179,9 +179,10 @@ static json_t *candidate_message(const char *what, const struct screening *s, co
     const struct run_build *build = &s->run->builds[a->entry->build];
     struct tern_problem_shape shape = tern_run_shape(s->run, s->p);
     double best_us = tern_search_best(s->search);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "do", what, "template", build->row.template_name,
-                     "params", build->row.params, "format", shape.format->name, "cubin", build->row.cubin_hash, "m",
-                     (json_int_t)shape.m, "n", (json_int_t)shape.n, "k", (json_int_t)shape.k, "best_us",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:b}", "do", what, "template",
+                     build->row.template_name, "params", build->row.params, "format", shape.format->name, "cubin",
+                     build->row.cubin_hash, "m", (json_int_t)shape.m, "n", (json_int_t)shape.n, "k", (json_int_t)shape.k,
+                     "expected_us", a->entry->predicted_us, "best_us",
                      isfinite(best_us) ? best_us : 0.0 /* JSON has no infinity */, "check", !build->checked);
 }
 

@@ -5,7 +5,7 @@
  * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
- * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "best_us", "check"}: if `check`, first the candidate
+ * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "expected_us", "best_us", "check"}: if `check`, first the candidate
  * on small odd shapes against the host's FP64; verifies on the prepared problem, times, verifies again; answers
  *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds", "disturbed", "check": {"outcome", "detail", "gpu_seconds"}}:
  * seconds of device work, verification and warm-up included. A candidate that fails the check has its outcome for both.

@@ -14,7 +14,7 @@
 #define SCREEN_STEP    5  /* at once, beyond */
 #define SCREEN_SETTLED 10 /* at least, to be settled before the time is up */
 #define SCREEN_MAX     25 /* a minimum and whole steps */
-#define SCREEN_SECONDS 0.15
+#define SCREEN_SECONDS 0.03
 #define SCREEN_NOISE   0.005 /* half width of the interval of the median */
 #define HOPELESS       1.15  /* times the best so far: no noise that samples show makes up for that */
 
@@ -65,11 +65,12 @@ static json_t *trial_reply(enum tern_outcome outcome, const char *detail, const 
 }
 
 /* Time between two verifications: a race shows as a changing result. */
-static enum tern_status time_verified(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, double best_us,
-                                      double *samples, size_t *count, struct gpu_verdict *v, struct tern_error *err) {
+static enum tern_status time_verified(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m,
+                                      const json_t *request, double *samples, size_t *count, struct gpu_verdict *v,
+                                      struct tern_error *err) {
     struct tern_graph *graph = NULL;
-    double expected_us = isfinite(best_us) && best_us > 0 ? best_us : 10.0;
-    enum tern_status status = capture(s, kernel, m, expected_us, &graph, err);
+    double best_us = tern_message_real(request, "best_us", 0);
+    enum tern_status status = capture(s, kernel, m, tern_message_real(request, "expected_us", 10.0), &graph, err);
     if (status == TERN_OK)
         status = sample(s, graph, best_us > 0 ? best_us : (double)INFINITY, samples, count, err);
     if (!s->sticky)
@@ -102,7 +103,7 @@ static enum tern_status try_candidate(struct gpu_session *s, const json_t *reque
     if (status == TERN_OK)
         status = gpu_verify_before(s, &kernel, m, &v, err);
     if (status == TERN_OK && v.outcome == TERN_OUTCOME_OK)
-        status = time_verified(s, &kernel, m, tern_message_real(request, "best_us", 0), samples, &count, &v, err);
+        status = time_verified(s, &kernel, m, request, samples, &count, &v, err);
     double gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     gpu_kernel_unload(s, &kernel);
     if (status != TERN_OK)
