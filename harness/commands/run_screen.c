@@ -278,44 +278,57 @@ static void tell_progress(const struct screening *s) {
                       tern_search_best(s->search));
 }
 
+/* A begun attempt that will not be sent; an error before it stays the first. */
+static enum tern_status take_back(struct screening *s, const struct attempt *a, enum tern_status status,
+                                  struct tern_error *err) {
+    enum tern_status back = tern_store_trial_withdraw(s->run->store, &a->trial, status == TERN_OK ? err : NULL);
+    return status == TERN_OK ? back : status;
+}
+
+/* Sends `now`; while the device is at it, learns from `previous` and chooses, journals and has loaded what comes next, if that
+ * pays; then takes in and commits the result. */
+static enum tern_status run_attempt(struct screening *s, struct attempt *now, const struct attempt *previous,
+                                    struct attempt *next, bool *have_next, struct tern_error *err) {
+    enum tern_status status = send(s, now, err);
+    *have_next = false;
+    if (status != TERN_OK)
+        return take_back(s, now, status, err);
+    if (previous)
+        absorb(s, previous);
+    if (now->entry->predicted_us < AHEAD_US)
+        status = begin_next(s, next, have_next, err);
+    if (status == TERN_OK && *have_next)
+        hint(s, next);
+    if (status == TERN_OK)
+        status = receive(s, now, err);
+    if (status == TERN_OK)
+        status = finish(s, now, err);
+    tell_progress(s);
+    if (!*have_next || (status == TERN_OK && !tern_interrupted()))
+        return status;
+    *have_next = false;
+    return take_back(s, next, status, err);
+}
+
 /* The device waits only while a result is written to the journal and the next request sent: `next` is chosen without the result
- * of `now`, which is not there yet. */
+ * of `now`, which is not there yet. Where that does not pay it is chosen with it. */
 static enum tern_status run_attempts(struct screening *s, struct tern_error *err) {
-    struct attempt previous, now, next;
-    bool have_previous = false, have_now = false, have_next = false;
-    enum tern_status status = begin_next(s, &now, &have_now, err);
-    while (have_now && status == TERN_OK) {
-        status = send(s, &now, err);
-        if (have_previous)
-            absorb(s, &previous);
-        have_next = false;
-        bool ahead = now.entry->predicted_us < AHEAD_US;
-        if (status == TERN_OK && ahead)
-            status = begin_next(s, &next, &have_next, err);
-        if (status == TERN_OK && have_next)
-            hint(s, &next);
-        if (status == TERN_OK)
-            status = receive(s, &now, err);
-        if (status == TERN_OK)
-            status = finish(s, &now, err);
-        tell_progress(s);
+    struct attempt slots[3], *now = &slots[0], *next = &slots[1], *previous = NULL;
+    bool have = false;
+    enum tern_status status = begin_next(s, now, &have, err);
+    while (have && status == TERN_OK) {
+        status = run_attempt(s, now, previous, next, &have, err);
+        if (status != TERN_OK)
+            return status;
         previous = now;
-        have_previous = status == TERN_OK;
-        if (have_next && (status != TERN_OK || tern_interrupted())) {
-            enum tern_status back = tern_store_trial_withdraw(s->run->store, &next.trial, status == TERN_OK ? err : NULL);
-            status = status == TERN_OK ? back : status;
-            have_next = false;
-        }
-        if (status == TERN_OK && !ahead) {
-            absorb(s, &previous);
-            have_previous = false;
-            status = begin_next(s, &next, &have_next, err);
+        if (!have) {
+            absorb(s, previous);
+            previous = NULL;
+            status = begin_next(s, next, &have, err);
         }
         now = next;
-        have_now = have_next;
+        next = &slots[(size_t)(now - slots + 1) % 3];
     }
-    if (have_previous)
-        absorb(s, &previous);
     return status;
 }
 
