@@ -80,6 +80,10 @@ static void open_search(struct screening *s) {
             e->outcome = build->row.outcome == TERN_OUTCOME_OK ? TERN_OUTCOME_RUNNING : build->row.outcome;
         if (!build->built || build->row.outcome != TERN_OUTCOME_OK)
             continue;
+        if (!isfinite(e->predicted_us)) { /* the cost model says that no block of it fits on a multiprocessor */
+            e->outcome = TERN_OUTCOME_RESOURCES;
+            continue;
+        }
         points[s->count] =
             (struct tern_search_point){.family = (size_t)(c->tmpl - run->templates),
                                        .values = c->values,

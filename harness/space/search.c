@@ -36,7 +36,6 @@ struct point {
     double steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
     double centred;                       /* ln of the prediction, less the mean of all */
     bool asked, told;
-    double us;             /* told; NAN: did not run right */
     double *solved;        /* L^-1 k of this point against the evidence, one number each piece of it */
     double variance, mean; /* of r, given the evidence */
 };
@@ -343,7 +342,6 @@ void tern_search_tell(struct tern_search *s, size_t index, double us) {
     if (p->told)
         return;
     p->told = true;
-    p->us = us;
     if (!(us > 0) || !isfinite(us))
         return;
     if (us < s->best_us)
