@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "core/str.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 /* Every container that can be read. */
-static const struct tern_container *const containers[] = {&tern_container_safetensors};
+static const struct tern_container *const containers[] = {&tern_container_safetensors, &tern_container_gguf};
 enum { CONTAINER_COUNT = sizeof(containers) / sizeof(*containers) };
 
 #define INDEX_SUFFIX ".safetensors.index.json"
@@ -90,7 +91,7 @@ static enum tern_status read_file(struct tern_checkpoint *checkpoint, const char
     const struct tern_container *container = choose_container(file);
     if (!container) {
         tern_error_set(err, TERN_FAILED, "%s: not a known container", path);
-        tern_error_hint(err, "weights are read from .safetensors files");
+        tern_error_hint(err, "weights are read from .safetensors and .gguf files");
         return TERN_FAILED;
     }
     checkpoint->container = container->name;

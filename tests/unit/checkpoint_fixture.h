@@ -39,8 +39,8 @@ static const char *write_bytes(const char *dir, const char *name, const void *da
 }
 
 /* A safetensors file: the length of `header`, the header, then the data. */
-static const char *write_safetensors(const char *dir, const char *name, const char *header, const void *data,
-                                     size_t data_bytes) {
+static inline const char *write_safetensors(const char *dir, const char *name, const char *header, const void *data,
+                                            size_t data_bytes) {
     struct tern_str file = {0};
     uint64_t length = strlen(header);
     tern_str_append_bytes(&file, &length, sizeof length); /* tests run on little-endian machines */
