@@ -5,7 +5,7 @@
 #ifndef TERN_FORMATS_GGUF_H
 #define TERN_FORMATS_GGUF_H
 
-#include "formats/linear.h"
+#include "formats/checkpoint.h"
 
 #define TERN_GGUF_MAX_DIMS 4
 
@@ -59,8 +59,7 @@ void tern_gguf_free(struct tern_gguf *gguf);
 /* Copies the string value of a key; false where the key is absent, is no string, or does not fit. */
 bool tern_gguf_string(const struct tern_gguf *gguf, const char *key, char *out, size_t size);
 
-/* The container, and the layers of types TQ1_0, TQ2_0 and Q2_0 in it. */
+/* The container. Its layers are tern_checkpoint_gguf of linear_parts.h. */
 extern const struct tern_container tern_container_gguf;
-extern const struct tern_checkpoint_format tern_checkpoint_format_gguf;
 
 #endif

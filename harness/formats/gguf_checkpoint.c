@@ -1,10 +1,10 @@
 /* GGUF as a container of checkpoints, and its ternary block types as layers. Parsing is gguf.c's, decoding ternary_codes.c's. */
 #include "formats/gguf.h"
 
+#include "formats/linear_parts.h"
 #include "formats/ternary_codes.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Every value of the first eight bytes is too long a header for safetensors, so the mark is safe. */
@@ -39,16 +39,17 @@ const struct tern_container tern_container_gguf = {"gguf", ".gguf", recognise, r
 
 // ---- layers ---------------------------------------------------------------------------------------------------------------
 
-struct block_format {
+/* Q2_0 may hold the weight +2, so it is ternary only if its codes are. */
+static const struct block_format {
     const char *dtype, *name;
     int64_t weights, bytes;
+    bool ternary;
     void (*decode)(const uint8_t *packed, int64_t blocks, uint8_t *codes, float *scales);
-};
-
-static const struct block_format block_formats[] = {
-    {"TQ1_0", "gguf-tq1_0", TERN_TQ_WEIGHTS, 54, tern_codes_tq1_0},
-    {"TQ2_0", "gguf-tq2_0", TERN_TQ_WEIGHTS, 66, tern_codes_tq2_0},
-    {"Q2_0", "gguf-q2_0", TERN_Q2_0_WEIGHTS, 18, tern_codes_q2_0},
+    int64_t (*odd)(const uint8_t *packed, int64_t blocks);
+} block_formats[] = {
+    {"TQ1_0", "gguf-tq1_0", TERN_TQ_WEIGHTS, 54, true, tern_codes_tq1_0, tern_codes_tq1_0_odd_bytes},
+    {"TQ2_0", "gguf-tq2_0", TERN_TQ_WEIGHTS, 66, true, tern_codes_tq2_0, NULL},
+    {"Q2_0", "gguf-q2_0", TERN_Q2_0_WEIGHTS, 18, false, tern_codes_q2_0, NULL},
 };
 
 static const struct block_format *find_block_format(const struct tern_tensor *tensor) {
@@ -58,46 +59,47 @@ static const struct block_format *find_block_format(const struct tern_tensor *te
     return NULL;
 }
 
-static char *module_name(const char *tensor) {
-    static const char suffix[] = ".weight";
-    char *name = tern_strdup(tensor);
-    size_t length = strlen(name);
-    if (length > sizeof suffix - 1 && strcmp(name + length - (sizeof suffix - 1), suffix) == 0)
-        name[length - (sizeof suffix - 1)] = '\0';
-    return name;
+/* A tensor of experts, [E][N][K], is read as one layer of E * N rows: rows do not care. */
+static enum tern_status check(const struct block_format *format, struct tern_linear *layer, struct tern_error *err) {
+    const struct tern_tensor *weight = layer->parts[0];
+    if (weight->dims < 2)
+        return tern_tensor_error(weight, err, "%d dimensions, expected [N, K]", weight->dims);
+    layer->k = weight->shape[weight->dims - 1];
+    layer->group = format->weights;
+    layer->groups = layer->k / format->weights;
+    layer->n = weight->bytes / (layer->groups * format->bytes);
+    layer->scale_dtype = "F16";
+    if (layer->k > INT32_MAX || layer->n > INT32_MAX)
+        return tern_tensor_error(weight, err, "N = %" PRId64 ", K = %" PRId64 ", each at most 2^31 - 1", layer->n, layer->k);
+    return TERN_OK;
 }
 
-/* A tensor of experts, [E][N][K], is read as one layer of E * N rows: rows do not care. */
-static bool find_layer(const struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor, struct tern_linear *layer,
-                       enum tern_status *status, struct tern_error *err) {
+static bool find(const struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor, struct tern_linear *layer,
+                 enum tern_status *status, struct tern_error *err) {
     const struct block_format *format = strcmp(checkpoint->container, "gguf") == 0 ? find_block_format(tensor) : NULL;
     if (!format)
         return false;
-    layer->name = module_name(tensor->name);
+    if (!tern_linear_module(tensor, ".weight", &layer->name))
+        layer->name = tern_strdup(tensor->name);
     layer->checkpoint_format = format->name;
-    tern_str_format(layer->why, sizeof layer->why, "ggml type %s: blocks of %" PRId64 " weights along K", format->dtype,
-                    format->weights);
+    tern_str_format(layer->why, sizeof layer->why, "ggml type %s", format->dtype);
+    layer->ternary = layer->sym = format->ternary;
     layer->bits = 2;
-    layer->sym = true;
     layer->zero = 1;
-    layer->group = format->weights;
     layer->parts[0] = tensor;
-    if (tensor->dims < 2) {
-        *status = tern_error_set(err, TERN_FAILED, "%s: tensor '%s': %d dimensions, a layer has [N, K]", tensor->file->path,
-                                 tensor->name, tensor->dims);
-        return true;
-    }
-    layer->k = tensor->shape[tensor->dims - 1];
-    layer->groups = layer->k / format->weights;
-    layer->n = tensor->bytes / (layer->groups * format->bytes);
+    *status = check(format, layer, err);
     return true;
 }
 
-static void decode_layer(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
     const struct block_format *format = find_block_format(layer->parts[0]);
+    const int64_t blocks = rows->count * layer->groups;
     const uint8_t *packed = tern_tensor_data(layer->parts[0]) + rows->first * layer->groups * format->bytes;
-    format->decode(packed, rows->count * layer->groups, rows->codes, rows->scales);
-    memset(rows->zeros, layer->zero, (size_t)(rows->count * layer->groups));
+    format->decode(packed, blocks, rows->codes, rows->scales);
+    if (format->odd)
+        rows->odd += format->odd(packed, blocks);
+    memset(rows->zeros, layer->zero, (size_t)blocks);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_format_gguf = {"gguf ternary", find_layer, decode_layer};
+const struct tern_checkpoint_format tern_checkpoint_gguf = {"gguf", find, decode,
+                                                            "bytes that no writer of TQ1_0 makes; read all the same"};

@@ -1,7 +1,8 @@
-/* Layers in the project's own ternary layouts (ternary_layouts.h). Each is a row of a table; shapes are checked here, once. */
-#include "formats/ternary_layouts.h"
-
-#include "formats/scales.h"
+/* Layers in the project's own three ternary layouts, in safetensors:
+ *   (i)   PREFIX.packed_ternary_weight U8 [N, K/4], PREFIX.scales [N, ceil(K/128)]; field 3 is reserved and reads as weight 0
+ *   (ii)  PREFIX.packed_ternary_weight I8 [N, K/4], PREFIX.scales [N] or [N, 1]; field 3 is illegal
+ *   (iii) PREFIX.ternary_weight I8 [N, K], PREFIX.scales as in (i) or (ii); values other than -1, 0, 1 are illegal */
+#include "formats/linear_parts.h"
 #include "formats/ternary_codes.h"
 
 #include <inttypes.h>
@@ -9,116 +10,87 @@
 
 #define SCALE_GROUP 128
 
-enum { PART_WEIGHT, PART_SCALES };
-enum codes_kind { FIELDS_RESERVED, FIELDS_LEGAL, BYTES };
+enum { WEIGHT, SCALES };
+enum storage { FIELDS_RESERVED, FIELDS, BYTES };
 
-struct ternary_layout {
-    const char *suffix, *dtype, *name, *why;
-    enum codes_kind kind;
-    int per_byte;
-    bool grouped, channel; /* which scales it may have */
+static const struct ternary_layout {
+    const char *suffix, *dtype, *name;
+    enum storage storage;
+    bool grouped, channel; /* the scales that it may have */
+} ternary_layouts[] = {
+    {".packed_ternary_weight", "U8", "ternary-i", FIELDS_RESERVED, true, false},
+    {".packed_ternary_weight", "I8", "ternary-ii", FIELDS, false, true},
+    {".ternary_weight", "I8", "ternary-iii", BYTES, true, true},
 };
 
-static const struct ternary_layout ternary_layouts[] = {
-    {".packed_ternary_weight", "U8", "ternary-i", "packed_ternary_weight of U8: layout (i)", FIELDS_RESERVED, 4, true,
-     false},
-    {".packed_ternary_weight", "I8", "ternary-ii", "packed_ternary_weight of I8: layout (ii)", FIELDS_LEGAL, 4, false, true},
-    {".ternary_weight", "I8", "ternary-iii", "ternary_weight of I8: layout (iii)", BYTES, 1, true, true},
-};
-
-static bool ends_with(const char *text, const char *suffix) {
-    size_t length = strlen(text), end = strlen(suffix);
-    return length > end && strcmp(text + length - end, suffix) == 0;
-}
-
-static const struct ternary_layout *find_ternary_layout(const struct tern_tensor *tensor, bool *named) {
-    *named = false;
-    for (size_t i = 0; i < sizeof ternary_layouts / sizeof ternary_layouts[0]; i++) {
-        const struct ternary_layout *layout = &ternary_layouts[i];
-        if (!ends_with(tensor->name, layout->suffix))
-            continue;
-        *named = true;
-        if (strcmp(tensor->dtype, layout->dtype) == 0)
-            return layout;
-    }
+/* The row of the tensor's name and type; of its name only (`dtype` false). NULL if there is none. */
+static const struct ternary_layout *find_row(const struct tern_tensor *tensor, bool dtype, char **module) {
+    for (size_t i = 0; i < sizeof ternary_layouts / sizeof *ternary_layouts; i++)
+        if ((!dtype || strcmp(ternary_layouts[i].dtype, tensor->dtype) == 0) &&
+            tern_linear_module(tensor, ternary_layouts[i].suffix, module))
+            return &ternary_layouts[i];
     return NULL;
 }
 
-/* Scales [N, ceil(K/128)] or [N] or [N, 1], as the layout allows. With K up to 128 both are the same. */
-static enum tern_status check_scales(const struct ternary_layout *layout, const struct tern_tensor *scales,
-                                     struct tern_linear *layer, struct tern_error *err) {
-    const int64_t groups = (layer->k + SCALE_GROUP - 1) / SCALE_GROUP, columns = scales->dims == 2 ? scales->shape[1] : 1;
-    char shape[100];
-    tern_tensor_shape_text(scales, shape, sizeof shape);
-    bool rows = (scales->dims == 1 || scales->dims == 2) && scales->shape[0] == layer->n;
-    if (!tern_scales_readable(scales))
-        return tern_error_set(err, TERN_FAILED, "%s: tensor '%s': scales of %s, should be F16, BF16 or F32",
-                              scales->file->path, scales->name, scales->dtype);
-    if (rows && layout->channel && columns == 1)
-        layer->group = layer->k;
-    else if (rows && layout->grouped && columns == groups && scales->dims == 2)
-        layer->group = SCALE_GROUP;
-    else
-        return tern_error_set(
-            err, TERN_FAILED,
-            "%s: tensor '%s': shape %s, should be [%" PRId64 ", %" PRId64 "] for W of %" PRId64 " x %" PRId64,
-            scales->file->path, scales->name, shape, layer->n, layout->grouped ? groups : 1, layer->n, layer->k);
-    layer->groups = columns;
-    return TERN_OK;
+/* Scales by row, or by row and group. With K up to 128 both are one and the same. */
+static enum tern_status check_scales(const struct ternary_layout *layout, struct tern_linear *layer,
+                                     struct tern_error *err) {
+    const struct tern_tensor *scales = layer->parts[SCALES];
+    const int64_t groups = (layer->k + SCALE_GROUP - 1) / SCALE_GROUP;
+    const bool one = scales && (scales->dims == 1 || (scales->dims == 2 && scales->shape[1] == 1));
+    const bool channel = layout->channel && (one || !layout->grouped);
+    layer->group = channel ? layer->k : SCALE_GROUP;
+    layer->groups = channel ? 1 : groups;
+    return tern_linear_expect(scales, layer->parts[WEIGHT], ".scales", NULL, layer->n,
+                              channel && scales && scales->dims == 1 ? -1 : layer->groups, err);
 }
 
-static enum tern_status check_shapes(const struct tern_checkpoint *checkpoint, const struct ternary_layout *layout,
-                                     struct tern_linear *layer, struct tern_error *err) {
-    const struct tern_tensor *weight = layer->parts[PART_WEIGHT];
-    char name[512], shape[100];
-    tern_str_format(name, sizeof name, "%s.scales", layer->name);
-    layer->parts[PART_SCALES] = tern_checkpoint_find(checkpoint, name);
-    if (weight->dims != 2 || weight->shape[0] == 0 || weight->shape[1] == 0 || weight->shape[1] > INT64_MAX / 4)
-        return tern_error_set(err, TERN_FAILED, "%s: tensor '%s': shape %s, should be [N, K%s]", weight->file->path,
-                              weight->name, tern_tensor_shape_text(weight, shape, sizeof shape),
-                              layout->per_byte == 4 ? "/4" : "");
+static enum tern_status check(const struct ternary_layout *layout, struct tern_linear *layer, struct tern_error *err) {
+    const struct tern_tensor *weight = layer->parts[WEIGHT];
+    enum tern_status status = tern_linear_expect_matrix(weight, layout->dtype, err);
+    if (status)
+        return status;
     layer->n = weight->shape[0];
-    layer->k = weight->shape[1] * layout->per_byte;
-    if (!layer->parts[PART_SCALES])
-        return tern_error_set(err, TERN_FAILED, "%s: tensor '%s': there is no '%s'", weight->file->path, weight->name, name);
-    return check_scales(layout, layer->parts[PART_SCALES], layer, err);
+    layer->k = weight->shape[1] * (layout->storage == BYTES ? 1 : 4);
+    if (layer->k > INT32_MAX)
+        return tern_tensor_error(weight, err, "K = %" PRId64 ", at most 2^31 - 1", layer->k);
+    status = check_scales(layout, layer, err);
+    if (!status)
+        layer->scale_dtype = layer->parts[SCALES]->dtype;
+    return status;
 }
 
-static bool find_layer(const struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor, struct tern_linear *layer,
-                       enum tern_status *status, struct tern_error *err) {
-    bool named;
-    const struct ternary_layout *layout = find_ternary_layout(tensor, &named);
-    if (!named)
+static bool find(const struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor, struct tern_linear *layer,
+                 enum tern_status *status, struct tern_error *err) {
+    const struct ternary_layout *layout = find_row(tensor, true, &layer->name);
+    if (!layout && !find_row(tensor, false, &layer->name))
         return false;
-    layer->name = tern_strdup(tensor->name);
-    *strrchr(layer->name, '.') = '\0';
     layer->checkpoint_format = layout ? layout->name : "ternary";
+    layer->ternary = layer->sym = true;
     layer->bits = 2;
-    layer->sym = true;
     layer->zero = 1;
-    layer->parts[PART_WEIGHT] = tensor;
-    if (layout) {
-        tern_str_copy(layer->why, sizeof layer->why, layout->why);
-        *status = check_shapes(checkpoint, layout, layer, err);
-    } else {
-        *status = tern_error_set(err, TERN_FAILED, "%s: tensor '%s': %s, should be I8%s", tensor->file->path, tensor->name,
-                                 tensor->dtype, ends_with(tensor->name, ".packed_ternary_weight") ? " or U8" : "");
-    }
+    layer->parts[WEIGHT] = tensor;
+    layer->parts[SCALES] = tern_linear_sibling(checkpoint, layer->name, ".scales");
+    tern_str_format(layer->why, sizeof layer->why, "%s of %s, scales", tensor->name + strlen(layer->name) + 1,
+                    tensor->dtype);
+    *status = layout ? check(layout, layer, err) : tern_tensor_error(tensor, err, "is %s, expected I8 or U8", tensor->dtype);
     return true;
 }
 
-static void decode_layer(const struct tern_linear *layer, struct tern_linear_rows *rows) {
-    bool named;
-    const struct ternary_layout *layout = find_ternary_layout(layer->parts[PART_WEIGHT], &named);
-    const int64_t row_bytes = layer->k / layout->per_byte, bytes = rows->count * row_bytes;
-    const int64_t scales = rows->count * layer->groups;
-    const uint8_t *packed = tern_tensor_data(layer->parts[PART_WEIGHT]) + rows->first * row_bytes;
-    if (layout->kind == BYTES)
-        tern_codes_int8(packed, bytes, rows->codes);
+static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+    const bool bytes = layer->parts[WEIGHT]->shape[1] == layer->k, reserved = layer->parts[WEIGHT]->dtype[0] == 'U';
+    const int64_t row_bytes = layer->parts[WEIGHT]->shape[1], scales = rows->count * layer->groups;
+    const uint8_t *packed = tern_tensor_data(layer->parts[WEIGHT]) + rows->first * row_bytes;
+    if (bytes)
+        tern_codes_int8(packed, rows->count * row_bytes, rows->codes);
     else
-        tern_codes_fields(packed, bytes, layout->kind == FIELDS_RESERVED, rows->codes);
-    tern_scales_read(layer->parts[PART_SCALES], rows->first * layer->groups, scales, rows->scales);
+        tern_codes_fields(packed, rows->count * row_bytes, reserved, rows->codes);
+    if (reserved)
+        rows->odd += tern_codes_count_3(packed, rows->count * row_bytes);
+    for (int64_t i = 0; i < scales; i++)
+        rows->scales[i] = tern_tensor_scale(layer->parts[SCALES], rows->first * layer->groups + i);
     memset(rows->zeros, layer->zero, (size_t)scales);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_format_ternary = {"ternary", find_layer, decode_layer};
+const struct tern_checkpoint_format tern_checkpoint_ternary = {"ternary", find, decode,
+                                                               "fields of value 3, which is reserved; read as weight 0"};
