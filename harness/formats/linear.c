@@ -1,11 +1,13 @@
 /* Finds quantised layers by the table of checkpoint formats, and lends each family's decoder its buffers. */
 #include "formats/linear.h"
 
+#include "formats/linear_parts.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* Every way of storing layers that can be read; the first that claims a tensor has it. The list ends in NULL. */
-static const struct tern_checkpoint_format *const families[] = {NULL};
+static const struct tern_checkpoint_format *const families[] = {&tern_checkpoint_gptq, NULL};
 
 #define BLOCK_BYTES ((int64_t)8 << 20)
 

@@ -17,10 +17,12 @@ struct tern_linear {
     char why[160];                               /* what made it that format */
     int64_t n, k;                                /* out_features, in_features; 0 if unknown */
     int bits;
-    int64_t group, groups; /* k that share a scale (K for one group); groups along K, the last one may be short */
-    bool sym, act_order;   /* sym: one zero point for the layer; act_order: the group index is not k / group */
-    int zero;              /* sym: the zero point as an unsigned code */
-    int zero_offset;       /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
+    int64_t group, groups;   /* k that share a scale (K for one group); groups along K, the last one may be short */
+    bool sym, act_order;     /* sym: one zero point for the layer; act_order: the group index is not k / group */
+    const char *scale_dtype; /* of the file: F16, BF16, F32 */
+    int zero;                /* sym: the zero point as an unsigned code */
+    int zero_offset;         /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
+    bool planar;             /* codes lie in bit planes, not one after the other */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
     char error[512];                                    /* why it cannot be decoded; empty if it can */
