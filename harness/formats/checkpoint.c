@@ -4,11 +4,13 @@
 #include "core/file.h"
 #include "core/str.h"
 #include "formats/gguf.h"
+#include "formats/quant_config.h"
 #include "formats/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -166,10 +168,26 @@ static enum tern_status read_folder(struct tern_checkpoint *checkpoint, const ch
     return status;
 }
 
+/* Declarations lie in the folder of the weights. */
+static enum tern_status read_config(struct tern_checkpoint *checkpoint, struct tern_error *err) {
+    char folder[PATH_MAX];
+    tern_str_copy(folder, sizeof folder, checkpoint->path);
+    if (!tern_file_is_dir(folder)) {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[1] = '\0';
+        else
+            tern_str_copy(folder, sizeof folder, ".");
+    }
+    return tern_quant_config_find(folder, &checkpoint->config, err);
+}
+
 enum tern_status tern_checkpoint_open(const char *path, struct tern_checkpoint *checkpoint, struct tern_error *err) {
     *checkpoint = (struct tern_checkpoint){.path = tern_strdup(path)};
     enum tern_status status = tern_file_is_dir(path) ? read_folder(checkpoint, path, err) : read_file(checkpoint, path, err);
-    return status ? status : sort_tensors(checkpoint, err);
+    if (!status)
+        status = sort_tensors(checkpoint, err);
+    return status ? status : read_config(checkpoint, err);
 }
 
 void tern_checkpoint_close(struct tern_checkpoint *checkpoint) {
@@ -177,6 +195,7 @@ void tern_checkpoint_close(struct tern_checkpoint *checkpoint) {
         free(checkpoint->tensors[i].name);
     for (size_t i = 0; i < checkpoint->file_count; i++)
         unmap(checkpoint->files[i]);
+    tern_quant_config_free(checkpoint->config);
     free(checkpoint->tensors);
     free(checkpoint->files);
     free(checkpoint->path);
@@ -197,6 +216,15 @@ const char *tern_tensor_shape_text(const struct tern_tensor *tensor, char *out, 
     tern_str_format(out, size, "[%s]", tern_str_text(&text));
     tern_str_free(&text);
     return out;
+}
+
+enum tern_status tern_tensor_error(const struct tern_tensor *tensor, struct tern_error *err, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return tern_error_set(err, TERN_FAILED, "%s: tensor '%s': %s", tensor->file->path, tensor->name, text);
 }
 
 void tern_checkpoint_add(struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor) {

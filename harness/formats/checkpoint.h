@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tern_quant_config;
+
 struct tern_mapping {
     char *path;
     const uint8_t *data; /* NULL when the file is empty */
@@ -34,6 +36,7 @@ struct tern_checkpoint {
     size_t file_count;
     struct tern_tensor *tensors; /* sorted by name, no name twice */
     size_t tensor_count, tensor_capacity;
+    struct tern_quant_config *config; /* what JSON files beside the weights declare; NULL where there are none */
 };
 
 /* One kind of file. A container is one file pair and one row of the table in checkpoint.c. */
@@ -58,6 +61,10 @@ static inline const uint8_t *tern_tensor_data(const struct tern_tensor *tensor) 
 }
 /* "[3, 5]"; returns out. */
 const char *tern_tensor_shape_text(const struct tern_tensor *tensor, char *out, size_t size);
+
+/* "FILE: tensor 'NAME': ..." with status TERN_FAILED, which is returned. */
+enum tern_status tern_tensor_error(const struct tern_tensor *tensor, struct tern_error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* For containers. Copies the tensor with its name; dims, shape and byte range must have been checked. */
 void tern_checkpoint_add(struct tern_checkpoint *checkpoint, const struct tern_tensor *tensor);

@@ -1,15 +1,16 @@
 /* Finds quantised layers by the table of checkpoint formats, and lends each family's decoder its buffers. */
 #include "formats/linear.h"
 
-#include "formats/gguf.h"
-#include "formats/ternary_layouts.h"
+#include "formats/linear_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* Every way of storing layers that can be read; the first that claims a tensor has it. The list ends in NULL. */
-static const struct tern_checkpoint_format *const families[] = {&tern_checkpoint_format_gguf,
-                                                                &tern_checkpoint_format_ternary, NULL};
+static const struct tern_checkpoint_format *const families[] = {
+    &tern_checkpoint_gptq,   &tern_checkpoint_gguf,       &tern_checkpoint_ternary,
+    &tern_checkpoint_bitnet, &tern_checkpoint_bitnet_gpu, NULL,
+};
 
 #define BLOCK_BYTES ((int64_t)8 << 20)
 
@@ -62,6 +63,7 @@ int64_t tern_linear_block_rows(const struct tern_linear *layer) {
 void tern_linear_decode(const struct tern_linear *layer, int64_t n0, int64_t n1, struct tern_linear_rows *rows) {
     rows->first = n0;
     rows->count = n1 - n0;
+    rows->odd = 0;
     layer->family->decode(layer, rows);
 }
 

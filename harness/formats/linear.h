@@ -15,12 +15,16 @@ struct tern_linear {
     const struct tern_checkpoint_format *family; /* how to decode it */
     const char *checkpoint_format;               /* gptq (v1), gptq_v2, ... */
     char why[160];                               /* what made it that format */
+    bool ternary;                                /* every code but 0, 1 and 2 is an error */
     int64_t n, k;                                /* out_features, in_features; 0 if unknown */
     int bits;
-    int64_t group, groups; /* k that share a scale (K for one group); groups along K, the last one may be short */
-    bool sym, act_order;   /* sym: one zero point for the layer; act_order: the group index is not k / group */
-    int zero;              /* sym: the zero point as an unsigned code */
-    int zero_offset;       /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
+    int64_t group, groups;   /* k that share a scale (K for one group); groups along K, the last one may be short */
+    bool sym, act_order;     /* sym: one zero point for the layer; act_order: the group index is not k / group */
+    bool one_scale;          /* the same scale for all of W */
+    const char *scale_dtype; /* of the file: F16, BF16, F32 */
+    int zero;                /* sym: the zero point as an unsigned code */
+    int zero_offset;         /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
+    bool planar;             /* codes lie in bit planes, not one after the other */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
     char error[512];                                    /* why it cannot be decoded; empty if it can */
@@ -33,6 +37,7 @@ struct tern_linear_rows {
     uint8_t *codes; /* [count][K] */
     float *scales;  /* [count][groups]: the exact value of the file's bits */
     uint8_t *zeros; /* [count][groups] */
+    int64_t odd;    /* bits that have a meaning and should not occur, in these rows; the family says what they are */
 };
 
 /* A way to store quantised layers. A family is one file and one row of the table in linear.c. */
@@ -44,6 +49,7 @@ struct tern_checkpoint_format {
                  enum tern_status *status, struct tern_error *err);
     /* Decodes rows->first .. first + count of a layer that was found without error. Cannot fail. */
     void (*decode)(const struct tern_linear *layer, struct tern_linear_rows *rows);
+    const char *odd; /* what rows->odd counts: "fields of ..."; NULL where it counts nothing */
 };
 
 struct tern_linears {

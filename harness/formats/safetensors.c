@@ -20,50 +20,35 @@ static const struct {
     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
 };
 
-/* An error about one tensor of a file. */
-static enum tern_status bad(const struct tern_mapping *file, const char *name, struct tern_error *err, const char *format,
-                            ...) __attribute__((format(printf, 4, 5)));
-static enum tern_status bad(const struct tern_mapping *file, const char *name, struct tern_error *err, const char *format,
-                            ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return tern_error_set(err, TERN_FAILED, "%s: tensor '%s': %s", file->path, name, text);
-}
-
 /* A length, offset or dimension: an integer of at most 63 bits and no sign. Booleans, reals and text are none. */
 static bool read_size(const json_t *value, int64_t *size) {
     *size = json_integer_value(value);
     return json_is_integer(value) && *size >= 0;
 }
 
-static enum tern_status read_shape(const struct tern_mapping *file, const json_t *shape, struct tern_tensor *tensor,
-                                   struct tern_error *err) {
+static enum tern_status read_shape(const json_t *shape, struct tern_tensor *tensor, struct tern_error *err) {
     if (!json_is_array(shape))
-        return bad(file, tensor->name, err, "no shape");
+        return tern_tensor_error(tensor, err, "no shape");
     if (json_array_size(shape) > TERN_TENSOR_DIMS)
-        return bad(file, tensor->name, err, "%zu dimensions, at most %d", json_array_size(shape), TERN_TENSOR_DIMS);
+        return tern_tensor_error(tensor, err, "%zu dimensions, at most %d", json_array_size(shape), TERN_TENSOR_DIMS);
     tensor->dims = (int)json_array_size(shape);
     for (int i = 0; i < tensor->dims; i++)
         if (!read_size(json_array_get(shape, (size_t)i), &tensor->shape[i]))
-            return bad(file, tensor->name, err, "dimension %d is not an integer from 0 to 2^63 - 1", i);
+            return tern_tensor_error(tensor, err, "dimension %d is not an integer from 0 to 2^63 - 1", i);
     return TERN_OK;
 }
 
 /* Bits of one element of the tensor's type. */
-static enum tern_status read_dtype(const struct tern_mapping *file, const json_t *dtype, struct tern_tensor *tensor,
-                                   int *bits, struct tern_error *err) {
+static enum tern_status read_dtype(const json_t *dtype, struct tern_tensor *tensor, int *bits, struct tern_error *err) {
     if (!json_is_string(dtype))
-        return bad(file, tensor->name, err, "no dtype");
+        return tern_tensor_error(tensor, err, "no dtype");
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtypes[i].name, json_string_value(dtype)) == 0) {
             tern_str_copy(tensor->dtype, sizeof tensor->dtype, dtypes[i].name);
             *bits = dtypes[i].bits;
             return TERN_OK;
         }
-    return bad(file, tensor->name, err, "unknown dtype '%.40s'", json_string_value(dtype));
+    return tern_tensor_error(tensor, err, "unknown dtype '%.40s'", json_string_value(dtype));
 }
 
 /* One entry of the header. `offset` of the result still counts from the start of the data. */
@@ -74,27 +59,27 @@ static enum tern_status read_entry(const struct tern_mapping *file, const char *
     int unit = 0;
     *tensor = (struct tern_tensor){.name = (char *)name, .file = file};
     if (!json_is_object(entry))
-        return bad(file, name, err, "its header entry is not an object");
-    enum tern_status status = read_dtype(file, json_object_get(entry, "dtype"), tensor, &unit, err);
+        return tern_tensor_error(tensor, err, "its header entry is not an object");
+    enum tern_status status = read_dtype(json_object_get(entry, "dtype"), tensor, &unit, err);
     if (!status)
-        status = read_shape(file, json_object_get(entry, "shape"), tensor, err);
+        status = read_shape(json_object_get(entry, "shape"), tensor, err);
     if (status)
         return status;
     if (json_array_size(offsets) != 2 || !read_size(json_array_get(offsets, 0), &tensor->offset) ||
         !read_size(json_array_get(offsets, 1), &end))
-        return bad(file, name, err, "data_offsets are not two integers from 0 to 2^63 - 1");
+        return tern_tensor_error(tensor, err, "data_offsets are not two integers from 0 to 2^63 - 1");
     if (end < tensor->offset)
-        return bad(file, name, err, "data ends at %" PRId64 ", before it begins at %" PRId64, end, tensor->offset);
+        return tern_tensor_error(tensor, err, "data ends at %" PRId64 ", before it begins at %" PRId64, end, tensor->offset);
     char shape[200];
     tern_tensor_shape_text(tensor, shape, sizeof shape);
     if (!tern_tensor_bits(tensor, unit, &bits))
-        return bad(file, name, err, "shape %s of %s passes 2^63 bits", shape, tensor->dtype);
+        return tern_tensor_error(tensor, err, "shape %s of %s passes 2^63 bits", shape, tensor->dtype);
     if (bits % 8 != 0)
-        return bad(file, name, err, "shape %s of %s is no whole number of bytes", shape, tensor->dtype);
+        return tern_tensor_error(tensor, err, "shape %s of %s is no whole number of bytes", shape, tensor->dtype);
     tensor->bytes = end - tensor->offset;
     if (tensor->bytes != bits / 8)
-        return bad(file, name, err, "shape %s of %s takes %" PRId64 " bytes, data_offsets hold %" PRId64, shape,
-                   tensor->dtype, bits / 8, tensor->bytes);
+        return tern_tensor_error(tensor, err, "shape %s of %s takes %" PRId64 " bytes, data_offsets hold %" PRId64, shape,
+                                 tensor->dtype, bits / 8, tensor->bytes);
     return TERN_OK;
 }
 
@@ -112,16 +97,18 @@ static enum tern_status check_cover(const struct tern_mapping *file, const struc
     for (size_t i = 0; i < count; i++) {
         const struct tern_tensor *t = &tensors[i];
         if (t->offset > end)
-            return bad(file, t->name, err, "a hole: data begins at %" PRId64 ", the data before ends at %" PRId64, t->offset,
-                       end);
+            return tern_tensor_error(t, err, "a hole: data begins at %" PRId64 ", the data before ends at %" PRId64,
+                                     t->offset, end);
         if (t->offset < end)
-            return bad(file, t->name, err, "overlaps '%.100s': data begins at %" PRId64 ", the data before ends at %" PRId64,
-                       tensors[i - 1].name, t->offset, end);
+            return tern_tensor_error(t, err,
+                                     "overlaps '%.100s': data begins at %" PRId64 ", the data before ends at %" PRId64,
+                                     tensors[i - 1].name, t->offset, end);
         end = t->offset + t->bytes; /* both from one pair of 63-bit numbers: no overflow */
     }
     if (end > data_bytes)
-        return bad(file, tensors[count - 1].name, err,
-                   "data ends at %" PRId64 ", the file holds %" PRId64 " bytes of data: truncated", end, data_bytes);
+        return tern_tensor_error(&tensors[count - 1], err,
+                                 "data ends at %" PRId64 ", the file holds %" PRId64 " bytes of data: truncated", end,
+                                 data_bytes);
     if (end < data_bytes)
         return tern_error_set(err, TERN_FAILED, "%s: %" PRId64 " bytes behind the last tensor", file->path,
                               data_bytes - end);

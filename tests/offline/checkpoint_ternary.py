@@ -196,7 +196,7 @@ def illegal():
     inspected("values outside -1, 0, 1 in layout (iii)", path, "error", "3 codes that no ternary weight has, the first is 3 at n = 0, k = 3")
     path = model({"a.packed_ternary_weight": ("U8", [2, 1], b"\x00\xC9"), "a.scales": ("F16", [2, 1], one[2])})
     got = inspected("field 3 in layout (i) is reserved", path, "suspect", "1 fields of value 3, which is reserved; read as weight 0")
-    check("reserved fields read as weight 0", got and got["codes"] == [1, 6, 1, 0] and got["format"] == "ternary-g128", got)
+    check("reserved fields read as weight 0", got and got["codes"] == [1, 6, 1, 0] and got["format"] == "ternary-channel", got)
     path = model({"a.weight": ("U8", [1, 8], b"\x55" * 7 + b"\x75"), "a.weight_scale": ("F32", [1], struct.pack("<f", 2))}, DIVIDE)
     got = inspected("code 3 in strided rows", path, "error", "1 codes that no ternary weight has, the first is 3 at n = 2, k = 7")
     check("one scale for W", got and got["format"] == "ternary-tensor", got)

@@ -6,6 +6,7 @@
 #include "core/str.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,11 @@ static int remove_dir(void **state) {
 static const char *write_bytes(const char *dir, const char *name, const void *data, size_t length) {
     static char path[PATH_MAX];
     tern_str_format(path, sizeof path, "%s/%s", dir, name);
-    return tern_file_write(path, data, length, NULL) == TERN_OK ? path : NULL;
+    FILE *file = fopen(path, "wb"); /* not tern_file_write: thousands of files need not reach the disk */
+    if (!file)
+        return NULL;
+    bool good = fwrite(data, 1, length, file) == length;
+    return fclose(file) == 0 && good ? path : NULL;
 }
 
 /* A safetensors file: the length of `header`, the header, then the data. */
