@@ -2,6 +2,7 @@
 #include "formats/census.h"
 
 #include "formats/parallel.h"
+#include "formats/ternary_codes.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,11 +40,16 @@ static bool row_is_ternary(const struct tern_linear *layer, const uint8_t *codes
     return true;
 }
 
-/* Codes of row n that a ternary format does not have, and where the first one of the layer is. */
-static void count_illegal(const struct tern_linear *layer, const uint8_t *codes, int64_t n, struct tern_census *c) {
+/* A row of a ternary format. Its zero points are all 1, so the codes say everything; those above 2 are illegal, and the slow way
+ * finds them. */
+static void count_ternary_row(const struct tern_linear *layer, const uint8_t *codes, int64_t n, struct tern_census *c) {
+    if (tern_codes_count(codes, layer->k, c->codes) == 0)
+        return;
+    c->ternary = false;
     for (int64_t k = 0; k < layer->k; k++) {
         if (codes[k] <= 2)
             continue;
+        c->codes[codes[k]]++;
         if (c->illegal.count++ == 0) {
             c->illegal.n = n;
             c->illegal.k = k;
@@ -56,15 +62,15 @@ static void count_rows(const struct tern_linear *layer, const struct tern_linear
                        struct tern_census *c) {
     for (int64_t i = 0; i < rows->count; i++) {
         const uint8_t *codes = rows->codes + i * layer->k;
-        for (int64_t k = 0; k < layer->k; k++)
-            c->codes[codes[k]]++;
         for (int64_t g = 0; g < layer->groups; g++)
             count_scale(layer, rows->scales[i * layer->groups + g], c);
-        if ((c->ternary || layer->ternary) && !row_is_ternary(layer, codes, rows->zeros + i * layer->groups, index)) {
-            c->ternary = false;
-            if (layer->ternary)
-                count_illegal(layer, codes, rows->first + i, c);
+        if (layer->ternary) {
+            count_ternary_row(layer, codes, rows->first + i, c);
+            continue;
         }
+        for (int64_t k = 0; k < layer->k; k++)
+            c->codes[codes[k]]++;
+        c->ternary = c->ternary && row_is_ternary(layer, codes, rows->zeros + i * layer->groups, index);
     }
 }
 

@@ -110,6 +110,36 @@ int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes) {
     return count;
 }
 
+// ---- counting -------------------------------------------------------------------------------------------------------------
+
+#define LANES 64
+
+/* How many of at most 255 * LANES codes are `value`: one byte counts for each lane, which registers hold many of. */
+static int64_t count_value(const uint8_t *codes, int64_t count, uint8_t value) {
+    uint8_t lanes[LANES] = {0};
+    int64_t sum = 0, i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int lane = 0; lane < LANES; lane++)
+            lanes[lane] += codes[i + lane] == value;
+    for (; i < count; i++)
+        sum += codes[i] == value;
+    for (int lane = 0; lane < LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
+int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3]) {
+    const int64_t block = 255 * LANES;
+    int64_t more = count;
+    for (int64_t begin = 0; begin < count; begin += block)
+        for (uint8_t q = 0; q < 3; q++) {
+            int64_t found = count_value(codes + begin, count - begin < block ? count - begin : block, q);
+            counts[q] += found;
+            more -= found;
+        }
+    return more;
+}
+
 // ---- others ---------------------------------------------------------------------------------------------------------------
 
 void tern_codes_int8(const uint8_t *restrict packed, int64_t count, uint8_t *restrict codes) {

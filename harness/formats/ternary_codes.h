@@ -25,6 +25,9 @@ void tern_codes_fields(const uint8_t *packed, int64_t bytes, int reserved, uint8
 /* Fields of value 3 in those bytes. */
 int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes);
 
+/* Adds to counts[q] how many of the codes are q, for q 0, 1 and 2; returns how many are more. */
+int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3]);
+
 /* Layout (iii): one int8 a weight. A value v other than -1, 0, 1 comes out as (v + 1) mod 256. */
 void tern_codes_int8(const uint8_t *packed, int64_t count, uint8_t *codes);
 

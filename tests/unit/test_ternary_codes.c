@@ -262,6 +262,22 @@ static void bitnet_gpu_random(void **state) {
     }
 }
 
+static void counts(void **state) {
+    (void)state;
+    enum { COUNT = 40007 };
+    static uint8_t codes[COUNT];
+    int64_t got[3] = {5, 0, 0}, expected[256] = {5};
+    random_bytes(codes, COUNT, 9);
+    for (int i = 0; i < COUNT; i++) {
+        codes[i] = i % 97 ? codes[i] % 3 : codes[i];
+        expected[codes[i]]++;
+    }
+    int64_t more = tern_codes_count(codes, COUNT, got);
+    assert_memory_equal(got, expected, sizeof got);
+    assert_int_equal(got[0] + got[1] + got[2] + more, COUNT + 5);
+    assert_true(more > 200);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tq1_0_by_hand),
@@ -277,6 +293,7 @@ int main(void) {
         cmocka_unit_test(bitnet_by_hand),
         cmocka_unit_test(bitnet_gpu_by_hand),
         cmocka_unit_test(bitnet_gpu_random),
+        cmocka_unit_test(counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
