@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Every way of storing layers that can be read; the first that claims a tensor has it. The list ends in NULL. */
-static const struct tern_checkpoint_format *const families[] = {&tern_checkpoint_gptq, NULL};
+static const struct tern_checkpoint_format *const families[] = {&tern_checkpoint_awq, &tern_checkpoint_gptq,
+                                                                &tern_checkpoint_compressed_tensors, NULL};
 
 #define BLOCK_BYTES ((int64_t)8 << 20)
 

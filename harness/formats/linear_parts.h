@@ -6,7 +6,7 @@
 #include "formats/quant_config.h"
 
 /* The families, one file each. */
-extern const struct tern_checkpoint_format tern_checkpoint_gptq;
+extern const struct tern_checkpoint_format tern_checkpoint_awq, tern_checkpoint_gptq, tern_checkpoint_compressed_tensors;
 
 /* True if the tensor's name is a module and `suffix`; *module gets the module, malloc'ed. */
 bool tern_linear_module(const struct tern_tensor *tensor, const char *suffix, char **module);
