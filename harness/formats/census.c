@@ -133,7 +133,7 @@ enum tern_layer_status tern_census_judge(const struct tern_linear *layer, const 
         status = TERN_LAYER_ERROR;
     }
     if (census->odd)
-        tern_str_printf(detail, "%s%" PRId64 " %s", detail->length ? "; " : "", census->odd, layer->family->odd);
+        tern_str_printf(detail, "%s%" PRId64 " %s", detail->length ? "; " : "", census->odd, layer->odd);
     for (size_t i = 0; i < layer->warnings.count; i++)
         tern_str_printf(detail, "%s%s", detail->length ? "; " : "", layer->warnings.items[i]);
     return status;

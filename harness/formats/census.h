@@ -14,7 +14,7 @@ struct tern_census {
         int64_t count, n, k; /* how many, and where the first is */
         int code;
     } illegal;    /* codes other than 0, 1, 2 in a format that has no others */
-    int64_t odd;  /* what family->odd says */
+    int64_t odd;  /* what layer->odd says */
     bool ternary; /* every weight is -1, 0 or 1 times its scale */
 };
 

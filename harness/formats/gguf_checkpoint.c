@@ -86,6 +86,7 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     layer->ternary = layer->sym = format->ternary;
     layer->bits = 2;
     layer->zero = 1;
+    layer->odd = "bytes that no writer of TQ1_0 makes; read all the same";
     layer->parts[0] = tensor;
     *status = check(format, layer, err);
     return true;
@@ -101,5 +102,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
     memset(rows->zeros, layer->zero, (size_t)blocks);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_gguf = {"gguf", find, decode,
-                                                            "bytes that no writer of TQ1_0 makes; read all the same"};
+const struct tern_checkpoint_format tern_checkpoint_gguf = {"gguf", find, decode};

@@ -46,7 +46,7 @@ static enum tern_status find_bits(struct tern_linear *layer, const struct tern_q
     int64_t bits = s->bits;
     if (!bits && k > 0)
         bits = rows * 32 / k;
-    else if (!bits && qzeros && qzeros->dims == 2)
+    else if (!bits && qzeros && qzeros->dims == 2 && qzeros->shape[1] <= INT32_MAX)
         bits = qzeros->shape[1] * 32 / layer->n;
     if (!legal_bits(bits))
         return tern_tensor_error(qweight, err, "%" PRId64 " bits, expected 2, 3, 4 or 8", bits);
@@ -266,4 +266,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
         }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_gptq = {"gptq", find, decode, NULL};
+const struct tern_checkpoint_format tern_checkpoint_gptq = {"gptq", find, decode};

@@ -8,8 +8,8 @@
 
 /* Every way of storing layers that can be read; the first that claims a tensor has it. The list ends in NULL. */
 static const struct tern_checkpoint_format *const families[] = {
-    &tern_checkpoint_gptq,   &tern_checkpoint_gguf,       &tern_checkpoint_ternary,
-    &tern_checkpoint_bitnet, &tern_checkpoint_bitnet_gpu, NULL,
+    &tern_checkpoint_awq,     &tern_checkpoint_gptq,   &tern_checkpoint_compressed_tensors, &tern_checkpoint_gguf,
+    &tern_checkpoint_ternary, &tern_checkpoint_bitnet, &tern_checkpoint_bitnet_gpu,         NULL,
 };
 
 #define BLOCK_BYTES ((int64_t)8 << 20)

@@ -27,6 +27,7 @@ struct tern_linear {
     bool planar;             /* codes lie in bit planes, not one after the other */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
+    const char *odd;                                    /* what tern_linear_rows.odd counts; NULL: nothing */
     char error[512];                                    /* why it cannot be decoded; empty if it can */
     struct tern_strs warnings;                          /* what the files declare against what the bits say */
 };
@@ -37,7 +38,7 @@ struct tern_linear_rows {
     uint8_t *codes; /* [count][K] */
     float *scales;  /* [count][groups]: the exact value of the file's bits */
     uint8_t *zeros; /* [count][groups] */
-    int64_t odd;    /* bits that have a meaning and should not occur, in these rows; the family says what they are */
+    int64_t odd;    /* bits that have a meaning and should not occur, in these rows; the layer says what they are */
 };
 
 /* A way to store quantised layers. A family is one file and one row of the table in linear.c. */
@@ -49,7 +50,6 @@ struct tern_checkpoint_format {
                  enum tern_status *status, struct tern_error *err);
     /* Decodes rows->first .. first + count of a layer that was found without error. Cannot fail. */
     void (*decode)(const struct tern_linear *layer, struct tern_linear_rows *rows);
-    const char *odd; /* what rows->odd counts: "fields of ..."; NULL where it counts nothing */
 };
 
 struct tern_linears {

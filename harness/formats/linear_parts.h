@@ -6,7 +6,7 @@
 #include "formats/quant_config.h"
 
 /* The families, one file each. */
-extern const struct tern_checkpoint_format tern_checkpoint_gptq;
+extern const struct tern_checkpoint_format tern_checkpoint_awq, tern_checkpoint_gptq, tern_checkpoint_compressed_tensors;
 extern const struct tern_checkpoint_format tern_checkpoint_gguf;       /* TQ1_0, TQ2_0, Q2_0 */
 extern const struct tern_checkpoint_format tern_checkpoint_ternary;    /* the project's layouts (i), (ii), (iii) */
 extern const struct tern_checkpoint_format tern_checkpoint_bitnet;     /* Hugging Face */

@@ -106,11 +106,14 @@ static bool set_text(char *out, size_t size, const json_t *value) {
     return true;
 }
 
-static bool set_number(int64_t *out, const json_t *value) {
-    if (!json_is_integer(value) || (*out && *out != json_integer_value(value)))
+/* -1, where it is legal, or 1 to 2^31 - 1. */
+static bool set_number(int64_t *out, const json_t *value, bool minus_one) {
+    const int64_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number > INT32_MAX || (number < 1 && !(minus_one && number == -1)))
         return false;
-    *out = json_integer_value(value);
-    return true;
+    bool agrees = *out == 0 || *out == number;
+    *out = number;
+    return agrees;
 }
 
 static bool set_choice(enum tern_declared *out, const json_t *value, bool inverted) {
@@ -132,9 +135,9 @@ static bool set_field(struct tern_quant_settings *s, enum field field, const jso
         return json_is_string(value) &&
                (isdigit((unsigned char)*json_string_value(value)) || set_text(s->format, sizeof s->format, value));
     case FIELD_BITS:
-        return set_number(&s->bits, value);
+        return set_number(&s->bits, value, false);
     case FIELD_GROUP:
-        return set_number(&s->group, value);
+        return set_number(&s->group, value, true);
     case FIELD_SYM:
         return set_choice(&s->sym, value, false);
     case FIELD_ASYM:

@@ -69,6 +69,7 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     layer->ternary = layer->sym = true;
     layer->bits = 2;
     layer->zero = 1;
+    layer->odd = "fields of value 3, which is reserved; read as weight 0";
     layer->parts[WEIGHT] = tensor;
     layer->parts[SCALES] = tern_linear_sibling(checkpoint, layer->name, ".scales");
     tern_str_format(layer->why, sizeof layer->why, "%s of %s, scales", tensor->name + strlen(layer->name) + 1,
@@ -92,5 +93,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
     memset(rows->zeros, layer->zero, (size_t)scales);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_ternary = {"ternary", find, decode,
-                                                               "fields of value 3, which is reserved; read as weight 0"};
+const struct tern_checkpoint_format tern_checkpoint_ternary = {"ternary", find, decode};

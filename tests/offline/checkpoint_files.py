@@ -1,6 +1,6 @@
 """Writes checkpoints for tests with the standard library alone: codes go into the file as one long integer per row or column,
 which shares nothing with how Tern reads them. `decode` runs Tern's decoder on a file or folder."""
-import ctypes, json, os, random, struct, subprocess
+import ctypes, json, os, random, struct, subprocess, sys
 
 TUNE = os.environ.get("TUNE") or os.path.join(os.path.dirname(__file__), "../../build/tune")
 DECODER = os.path.join(os.path.dirname(__file__), "../../build/tests/offline/decode_checkpoint")
@@ -112,6 +112,35 @@ class Layer:
             tensors[name + ".g_idx"] = ("I32", [self.k], words(self.index))
         return tensors
 
+    def awq(self, name):
+        """Eight columns a word, nibble i is column 0 2 4 6 1 3 5 7 [i]."""
+        order = [0, 2, 4, 6, 1, 3, 5, 7]
+
+        def pack(row):
+            return flat(stream([row[c + o] for o in order], 4) for c in range(0, self.n, 8))
+        return {name + ".qweight": ("I32", [self.k, self.n // 8], words(flat(map(pack, transpose(self.codes))))),
+                name + ".qzeros": ("I32", [self.groups, self.n // 8], words(flat(map(pack, self.zeros)))),
+                name + ".scales": (self.dtype, [self.groups, self.n], self.scale_bytes)}
+
+    def compressed(self, name, shape_dtype="I64"):
+        """Words of floor(32/bits) codes, padded at the end of each row; zero points packed along N."""
+        size = SIZES[self.dtype]
+
+        def pack(codes):
+            in_word = 32 // self.bits
+            return flat(stream(codes[i:i + in_word], self.bits)[:1] for i in range(0, len(codes), in_word))
+        rows = [pack(row) for row in self.codes]
+        scales = b"".join(self.scale_bytes[(g * self.n + n) * size:][:size] for n in range(self.n) for g in range(self.groups))
+        tensors = {name + ".weight_packed": ("I32", [self.n, len(rows[0])], words(flat(rows))),
+                   name + ".weight_scale": (self.dtype, [self.n, self.groups], scales),
+                   name + ".weight_shape": (shape_dtype, [2], struct.pack("<qq" if shape_dtype == "I64" else "<ii", self.n, self.k))}
+        if not self.sym:
+            zeros = transpose([pack(row) for row in self.zeros])
+            tensors[name + ".weight_zero_point"] = ("I32", [len(zeros), self.groups], words(flat(zeros)))
+        if self.order != "none":
+            tensors[name + ".weight_g_idx"] = ("I32", [self.k], words(self.index))
+        return tensors
+
     def expected(self, name, form):
         """What the decoder must print."""
         act = self.index != [i // self.group for i in range(self.k)]
@@ -121,6 +150,22 @@ class Layer:
             lines.append(f"row {n} {bytes(self.codes[n]).hex()} {bytes(z[n] for z in self.zeros).hex()} "
                          + "".join("%08x" % s[n] for s in self.scale_bits))
         return lines
+
+
+work = sys.argv[1]
+made = 0
+
+
+def model(tensors, config=None):
+    """A new model folder; `config` becomes its quantize_config.json."""
+    global made
+    made += 1
+    path = os.path.join(work, f"m{made}")
+    os.mkdir(path)
+    if config is not None:
+        json.dump(config, open(os.path.join(path, "quantize_config.json"), "w"))
+    save(os.path.join(path, "model.safetensors"), tensors)
+    return path
 
 
 def decode(path):
@@ -150,6 +195,10 @@ def check(name, good, note=""):
     if not good:
         failures += 1
         print("    " + str(note)[:600])
+
+
+def finish():
+    sys.exit(failures > 0)
 
 
 def first_difference(want, got):

@@ -1,22 +1,6 @@
 """GPTQ checkpoints: every layout bit by bit, and the public failures that concern them. usage: checkpoint_gptq.py FOLDER"""
-import json, os, sys
+import json, os
 from checkpoint_files import *
-
-work = sys.argv[1]
-made = 0
-
-
-def model(tensors, config=None):
-    """A new model folder; `config` becomes its quantize_config.json."""
-    global made
-    made += 1
-    path = os.path.join(work, f"m{made}")
-    os.mkdir(path)
-    if config is not None:
-        json.dump(config, open(os.path.join(path, "quantize_config.json"), "w"))
-    save(os.path.join(path, "model.safetensors"), tensors)
-    return path
-
 
 def matrix():
     """bits x group x sym x version, each with and without g_idx, shuffled and reversed, in several shapes and scale types."""
@@ -176,6 +160,8 @@ def configs():
     accepted("w_bit, q_group_size", {"w_bit": 4, "q_group_size": 32}, ("a", four))
     accepted("wbits, method, format", {"wbits": 4, "group_size": 32, "method": "gptq", "format": "gptq"}, ("a", four))
     accepted("two spellings that disagree", {**base, "wbits": 8}, ("a", four), fact="another spelling of it says otherwise")
+    accepted("group_size 0", {**base, "group_size": 0}, ("a", four), fact="'group_size' of 0")
+    accepted("group_size 2^63 - 1", {**base, "group_size": 2**63 - 1}, ("a", four), fact="'group_size' of 9223372036854775807")
     accepted("bits as text", {**base, "bits": "4"}, ("a", four), fact="'bits' of \"4\"")
     accepted("pack_dtype", {**base, "pack_dtype": "int16"}, ("a", four), fact="'pack_dtype' of \"int16\"")
     dynamic = {**base, "dynamic": {"+:.*\\.1\\..*": {"bits": 8, "group_size": 64}, ".*1.*": {"bits": 2}}}
@@ -204,5 +190,4 @@ worked_words()
 zero_points()
 broken()
 configs()
-import checkpoint_files
-sys.exit(checkpoint_files.failures > 0)
+finish()
