@@ -267,7 +267,7 @@ static enum tern_status take_dims(struct cursor *c, struct tern_gguf_tensor *ten
         tensor->ne[i] = 1;
     for (uint32_t i = 0; i < tensor->dims && status == TERN_OK; i++) {
         uint64_t dim = 0;
-        status = take_u64(c, "its dimensions", &dim);
+        status = take_u64(c, "a dimension", &dim);
         if (status == TERN_OK && (dim == 0 || dim > INT64_MAX))
             return tern_error_set(c->err, TERN_FAILED, "tensor '%s': dimension %" PRIu32 " is %" PRIu64, tensor->name, i,
                                   dim);
