@@ -33,12 +33,14 @@ static bool find_pair(const struct tern_checkpoint *checkpoint, const struct ter
 
 // ---- Hugging Face ---------------------------------------------------------------------------------------------------------
 
+#define STRIDED_FIELDS "fields 0 1 2 are -1 0 +1"
+
 static const struct {
     const char *declared, *name, *why;
 } linear_classes[] = {
-    {"", "bitnet-divide", "no linear_class is declared, which means bitlinear: weight_scale divides"},
-    {"bitlinear", "bitnet-divide", "linear_class bitlinear: weight_scale divides"},
-    {"autobitlinear", "bitnet-multiply", "linear_class autobitlinear: weight_scale multiplies"},
+    {"", "bitnet-divide", "no linear_class is declared, which means bitlinear: weight_scale divides; " STRIDED_FIELDS},
+    {"bitlinear", "bitnet-divide", "linear_class bitlinear: weight_scale divides; " STRIDED_FIELDS},
+    {"autobitlinear", "bitnet-multiply", "linear_class autobitlinear: weight_scale multiplies; " STRIDED_FIELDS},
 };
 
 /* Which way the scale goes. */
@@ -143,7 +145,8 @@ static enum tern_status check_gpu(struct tern_linear *layer, struct tern_error *
     layer->n = weight->shape[0];
     layer->k = layer->group = 4 * weight->shape[1];
     layer->scale_dtype = layer->parts[SCALE]->dtype;
-    tern_str_format(layer->why, sizeof layer->why, "weight of I8, weight_scale of 4; %d part%s by name", parts,
+    tern_str_format(layer->why, sizeof layer->why,
+                    "weight of I8, weight_scale of 4; %d part%s by name; fields 1 2 3 are -1 0 +1", parts,
                     parts > 1 ? "s" : "");
     if (layer->k > INT32_MAX)
         return tern_tensor_error(weight, err, "K = %" PRId64 ", at most 2^31 - 1", layer->k);

@@ -41,15 +41,16 @@ const struct tern_container tern_container_gguf = {"gguf", ".gguf", recognise, r
 
 /* Q2_0 may hold the weight +2, so it is ternary only if its codes are. */
 static const struct block_format {
-    const char *dtype, *name;
+    const char *dtype, *name, *map;
     int64_t weights, bytes;
     bool ternary;
     void (*decode)(const uint8_t *packed, int64_t blocks, uint8_t *codes, float *scales);
     int64_t (*odd)(const uint8_t *packed, int64_t blocks);
 } block_formats[] = {
-    {"TQ1_0", "gguf-tq1_0", TERN_TQ_WEIGHTS, 54, true, tern_codes_tq1_0, tern_codes_tq1_0_odd_bytes},
-    {"TQ2_0", "gguf-tq2_0", TERN_TQ_WEIGHTS, 66, true, tern_codes_tq2_0, NULL},
-    {"Q2_0", "gguf-q2_0", TERN_Q2_0_WEIGHTS, 18, false, tern_codes_q2_0, NULL},
+    {"TQ1_0", "gguf-tq1_0", "digits 0 1 2 are -1 0 +1", TERN_TQ_WEIGHTS, 54, true, tern_codes_tq1_0,
+     tern_codes_tq1_0_odd_bytes},
+    {"TQ2_0", "gguf-tq2_0", "fields 0 1 2 are -1 0 +1", TERN_TQ_WEIGHTS, 66, true, tern_codes_tq2_0, NULL},
+    {"Q2_0", "gguf-q2_0", "fields 0 1 2 3 are -1 0 +1 +2", TERN_Q2_0_WEIGHTS, 18, false, tern_codes_q2_0, NULL},
 };
 
 static const struct block_format *find_block_format(const struct tern_tensor *tensor) {
@@ -82,7 +83,7 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     if (!tern_linear_module(tensor, ".weight", &layer->name))
         layer->name = tern_strdup(tensor->name);
     layer->checkpoint_format = format->name;
-    tern_str_format(layer->why, sizeof layer->why, "ggml type %s", format->dtype);
+    tern_str_format(layer->why, sizeof layer->why, "ggml type %s; %s", format->dtype, format->map);
     layer->ternary = layer->sym = format->ternary;
     layer->bits = 2;
     layer->zero = 1;

@@ -14,13 +14,13 @@ enum { WEIGHT, SCALES };
 enum storage { FIELDS_RESERVED, FIELDS, BYTES };
 
 static const struct ternary_layout {
-    const char *suffix, *dtype, *name;
+    const char *suffix, *dtype, *name, *map;
     enum storage storage;
     bool grouped, channel; /* the scales that it may have */
 } ternary_layouts[] = {
-    {".packed_ternary_weight", "U8", "ternary-i", FIELDS_RESERVED, true, false},
-    {".packed_ternary_weight", "I8", "ternary-ii", FIELDS, false, true},
-    {".ternary_weight", "I8", "ternary-iii", BYTES, true, true},
+    {".packed_ternary_weight", "U8", "ternary-i", "; fields 0 1 2 are 0 +1 -1", FIELDS_RESERVED, true, false},
+    {".packed_ternary_weight", "I8", "ternary-ii", "; fields 0 1 2 are 0 +1 -1", FIELDS, false, true},
+    {".ternary_weight", "I8", "ternary-iii", "", BYTES, true, true},
 };
 
 /* The row of the tensor's name and type; of its name only (`dtype` false). NULL if there is none. */
@@ -72,8 +72,8 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     layer->odd = "fields of value 3, which is reserved; read as weight 0";
     layer->parts[WEIGHT] = tensor;
     layer->parts[SCALES] = tern_linear_sibling(checkpoint, layer->name, ".scales");
-    tern_str_format(layer->why, sizeof layer->why, "%s of %s, scales", tensor->name + strlen(layer->name) + 1,
-                    tensor->dtype);
+    tern_str_format(layer->why, sizeof layer->why, "%s of %s, scales%s", tensor->name + strlen(layer->name) + 1,
+                    tensor->dtype, layout ? layout->map : "");
     *status = layout ? check(layout, layer, err) : tern_tensor_error(tensor, err, "is %s, expected I8 or U8", tensor->dtype);
     return true;
 }

@@ -168,6 +168,13 @@ def broken():
     refused("case 119: another file behind it", good + good, "bytes of no tensor behind the last one")
     refused("two tensors of one name", gguf({"a": ("F32", [1], bytes(4)), "b": ("F32", [1], bytes(4))}).replace(text("b"), text("a")), "duplicate tensor 'a'")
     refused("gguf of four bytes", b"GGUF", "header 0: the version needs 4 bytes at offset 4")
+    k = (1 << 32) + 64
+    path = write(gguf({"a.weight": ("Q2_0", [1, k], b"")}))
+    os.truncate(path, os.path.getsize(path) + k // 64 * 18)  # a hole in the file system: takes no room
+    got = decode(path)
+    check("case 70: K = 2^32 + 64 is not 64", "N = 1, K = 4294967360, each at most 2^31 - 1" in got[0], got[:1])
+    got = decode(write(gguf({"a.weight": ("Q2_0", [64], bytes(18))})))
+    check("a layer of one dimension", got[0].startswith("error a ") and "1 dimensions, expected [N, K]" in got[0], got[:1])
     refused("no ternary tensor", gguf({"a": ("F32", [1], bytes(4))}), "is a quantised layer")
 
 
