@@ -17,11 +17,11 @@ static uint8_t lane(const struct tern_tensor *tensor, int64_t row, int64_t n) {
     return word >> (BITS * nibble_of_column[n % IN_WORD]) & 0xF;
 }
 
-/* Declared, or, where no method is, a scale for each of the eight columns of a word. */
+/* Declared, or, where the method tells nothing of the packing, a scale for each of the eight columns of a word. */
 static bool is_awq(const struct tern_quant_settings *s, const struct tern_linear *layer) {
     const struct tern_tensor *qweight = layer->parts[QWEIGHT], *scales = layer->parts[SCALES];
-    if (s->method[0])
-        return strcmp(s->method, "awq") == 0;
+    if (strcmp(s->method, "awq") == 0 || strcmp(s->method, "gptq") == 0)
+        return s->method[0] == 'a';
     return scales && scales->dims == 2 && qweight->dims == 2 && scales->shape[1] / IN_WORD == qweight->shape[1];
 }
 
@@ -92,7 +92,7 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     }
     layer->checkpoint_format = "awq";
     tern_str_format(layer->why, sizeof layer->why, "qweight, qzeros, scales; %s",
-                    settings.method[0] ? "declared" : "eight scales a word of qweight");
+                    strcmp(settings.method, "awq") == 0 ? "declared" : "eight scales a word of qweight");
     *status = check(layer, &settings, err);
     return true;
 }

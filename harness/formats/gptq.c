@@ -179,6 +179,12 @@ static enum tern_status find_zeros(struct tern_linear *layer, const struct tern_
         layer->checkpoint_format = layer->zero_offset ? "gptq" : "gptq_v2";
         tern_str_copy(layer->why, sizeof layer->why, "qweight, qzeros, scales; zero points of a symmetric layer");
     }
+    if (!layer->sym && s->method[0] && strcmp(s->method, "gptq") != 0 && !s->format[0])
+        return tern_tensor_error(
+            layer->parts[QZEROS], err,
+            "asymmetric zero points, and method '%s' declares no checkpoint_format that says how they are "
+            "stored",
+            s->method);
     if (layer->zero_offset && !scan.masked && scan.flooded)
         tern_linear_warn(layer, "suspect qzeros: %" PRId64 " words saturated from a lane upwards, zero points are lost",
                          scan.flooded);

@@ -237,6 +237,15 @@ static enum tern_status list_holds(const json_t *list, const char *module, bool 
     return TERN_OK;
 }
 
+static bool names_class(const json_t *targets) {
+    for (size_t i = 0; i < json_array_size(targets); i++) {
+        const char *target = json_string_value(json_array_get(targets, i));
+        if (target && strcmp(target, "Linear") == 0)
+            return true;
+    }
+    return false;
+}
+
 /* compressed-tensors: the group whose targets name the module, else the one for its class. */
 static enum tern_status apply_groups(const struct tern_quant_config *config, const char *module,
                                      struct tern_quant_settings *s, bool *named, struct tern_error *err) {
@@ -250,9 +259,7 @@ static enum tern_status apply_groups(const struct tern_quant_config *config, con
             tern_error_prefix(err, "%s", config->path);
             return status;
         }
-        const char *first = json_string_value(json_array_get(targets, 0));
-        bool by_class = first && strcmp(first, "Linear") == 0;
-        if (by_name || (by_class && !chosen))
+        if (by_name || (!chosen && names_class(targets)))
             chosen = group;
         if (by_name) {
             *named = true;
@@ -263,7 +270,10 @@ static enum tern_status apply_groups(const struct tern_quant_config *config, con
     const json_t *weights = json_object_get(chosen, "weights");
     const char *actorder = json_string_value(json_object_get(weights, "actorder"));
     const char *strategy = json_string_value(json_object_get(weights, "strategy"));
+    const char *format = json_string_value(json_object_get(chosen, "format")); /* of a mixed model */
     enum tern_status status = read_fields(config, weights, &over, err);
+    if (format)
+        tern_str_copy(over.format, sizeof over.format, format);
     if (weights && !over.group && strategy && strcmp(strategy, "group") != 0)
         over.group = -1;
     if (weights)

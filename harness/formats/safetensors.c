@@ -188,11 +188,17 @@ const struct tern_container tern_container_safetensors = {"safetensors", ".safet
 
 /* ---- index ------------------------------------------------------------------------------------------------------------------ */
 
-static void add_once(struct tern_strs *list, const char *text) {
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i], text) == 0)
-            return;
-    tern_strs_add(list, text);
+/* Sorts, and drops what comes again. */
+static void make_unique(struct tern_strs *list) {
+    size_t kept = 0;
+    tern_strs_sort(list);
+    for (size_t i = 0; i < list->count; i++) {
+        if (kept && strcmp(list->items[kept - 1], list->items[i]) == 0)
+            free(list->items[i]);
+        else
+            list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
 }
 
 enum tern_status tern_safetensors_index_read(const char *path, struct tern_safetensors_index *index, struct tern_strs *files,
@@ -213,9 +219,9 @@ enum tern_status tern_safetensors_index_read(const char *path, struct tern_safet
                                     text ? text : "");
             break;
         }
-        add_once(files, text);
+        tern_strs_add(files, text);
     }
-    tern_strs_sort(files);
+    make_unique(files);
     if (!status) {
         index->path = tern_strdup(path);
         index->weight_map = json_incref(map);

@@ -14,6 +14,8 @@ def awq():
                 check(f"awq N={n} K={k} group {group}, {'sym' if sym else 'asym'}", got == want, first_difference(want, got))
     layer = Layer(99, 16, 64, 4, 32, False)
     check("awq is recognised by its shape", decode(model(layer.awq("a"))) == layer.expected("a", "awq"))
+    check("awq is recognised under another writer's method",
+          decode(model(layer.awq("a"), {"quant_method": "auto-round", "bits": 4})) == layer.expected("a", "awq"))
     columns = {"a.qweight": ("I32", [8, 1], words([0x75316420] * 8)), "a.qzeros": ("I32", [1, 1], words([0x88888888])),
                "a.scales": ("F16", [1, 8], b"\0\x3c" * 8)}
     got = decode(model(columns, {"quant_method": "awq"}))
@@ -85,6 +87,10 @@ def compressed():
             change={"a.weight_shape": ("I64", [2], struct.pack("<qq", 32, 2**32 + 64))})
     both = scheme(4, 32, False)
     both["config_groups"]["group_1"] = {"targets": ["re:.*down_proj"], "weights": {"num_bits": 8, "strategy": "channel", "symmetric": True}}
+    both["format"] = "mixed-precision"
+    for group in both["config_groups"].values():
+        group["format"] = "pack-quantized"
+    both["config_groups"]["group_0"]["targets"] = ["Embedding", "Linear"]
     down, up = Layer(302, 8, 64, 8, -1, True), Layer(303, 8, 64, 4, 32, False)
     got = decode(model({**down.compressed("m.down_proj"), **up.compressed("m.up_proj")}, both))
     check("a group that names modules goes before the one for all",

@@ -90,6 +90,8 @@ def zero_points():
     check("masked z = 0 in lane 1 is no flood", zeros_of(got)[:2] == ["08", "00"] and "warning" not in got[1], got[:3])
     got = decode(zero_file([0xFFFFFFF7], {**v1, "sym": False}))
     check("case 13: unmasked subtraction floods a word", any("suspect qzeros: 1 words" in line for line in got), got[:3])
+    got = decode(zero_file([0x77777787], {"bits": 4, "group_size": 128, "quant_method": "auto-round", "sym": False}))
+    check("asymmetric, and no version that says how", "method 'auto-round' declares no checkpoint_format" in got[0], got[:1])
     got = decode(zero_file([0x77777787], {**v1, "sym": True}))
     check("sym=true, zero points vary", got[0].startswith("error a ") and "zero points vary" in got[0], got[:1])
     got = decode(zero_file([0x55555555], {**v1, "sym": True}))

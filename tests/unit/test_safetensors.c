@@ -165,6 +165,30 @@ static void sharded(void **state) {
     assert_refused(dir, TERN_FAILED, "duplicate object key");
 }
 
+/* Offsets past 2^32, in a sparse file: nothing but the header and the bytes asked for is read. */
+static void larger_than_4_gib(void **state) {
+    static const int64_t big = (int64_t)5 << 30;
+    struct tern_checkpoint c;
+    struct tern_error err;
+    const char *path = write_safetensors(
+        *state, "sparse.safetensors",
+        "{\"a\":" ENTRY("I8", "[5,1073741824]", "[0,5368709120]") ","
+                                                                  "\"b\":" ENTRY("U8", "[3]", "[5368709120,5368709123]") "}",
+        NULL, 0);
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    int64_t start = ftell(file);
+    assert_int_equal(ftruncate(fileno(file), start + big), 0);
+    fwrite("xyz", 1, 3, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(tern_checkpoint_open(path, &c, &err), TERN_OK);
+    assert_int_equal(tern_checkpoint_find(&c, "a")->bytes, big);
+    assert_int_equal(tern_checkpoint_find(&c, "b")->offset, start + big);
+    assert_memory_equal(tern_tensor_data(tern_checkpoint_find(&c, "b")), "xyz", 3);
+    tern_checkpoint_close(&c);
+}
+
 static void nothing_there(void **state) {
     char path[PATH_MAX];
     tern_str_format(path, sizeof path, "%s/none.safetensors", (char *)*state);
@@ -179,6 +203,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(broken_headers, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(broken_lengths, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(sharded, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(larger_than_4_gib, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(nothing_there, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
