@@ -1,36 +1,12 @@
 """GGUF files with TQ1_0, TQ2_0 and Q2_0 tensors, written here from the public description of container and blocks; where the gguf
 package is installed, it writes and quantises them a second time. usage: checkpoint_gguf.py FOLDER"""
-import os, random, struct, sys
+import os, struct, sys
 import checkpoint_files
 from checkpoint_files import *
+from ternary_files import *
 
 work = sys.argv[1]
 made = 0
-TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "Q2_0": (42, 64, 18)}
-U32, STRING, ARRAY = 4, 8, 9
-
-
-def text(value):
-    return struct.pack("<Q", len(value.encode())) + value.encode()
-
-
-def gguf(tensors, keys=(), version=3, alignment=None, order=None):
-    """tensors: name -> (type, shape with K last, bytes). Returns the file; data lie in `order`, if it is given."""
-    step = alignment or 32
-    keys = [("general.architecture", STRING, text("llama")), *keys]
-    if alignment:
-        keys.append(("general.alignment", U32, struct.pack("<I", alignment)))
-    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
-    for name, kind, value in keys:
-        out += text(name) + struct.pack("<I", kind) + value
-    offsets, data = {}, b""
-    for name in order or tensors:
-        offsets[name] = len(data)
-        data += tensors[name][2] + bytes(-len(tensors[name][2]) % step)
-    for name, (kind, shape, _) in tensors.items():
-        out += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", d) for d in reversed(shape))
-        out += struct.pack("<IQ", TYPES[kind][0] if kind in TYPES else kind, offsets[name])
-    return out + bytes(-len(out) % step) + data
 
 
 def write(content):
@@ -40,42 +16,6 @@ def write(content):
     with open(path, "wb") as file:
         file.write(content)
     return path
-
-
-def five(trits):
-    """Five (or four) base-3 digits as a fraction of 256, rounded up."""
-    q = 0
-    for t in trits + [0] * (5 - len(trits)):
-        q = 3 * q + t
-    return (256 * q + 242) // 243
-
-
-def tq1_0(codes, d):
-    qs = [five([codes[32 * t + i] for t in range(5)]) for i in range(32)]
-    qs += [five([codes[160 + 16 * t + i] for t in range(5)]) for i in range(16)]
-    qh = [five([codes[240 + 4 * t + i] for t in range(4)]) for i in range(4)]
-    return bytes(qs + qh) + d
-
-
-def tq2_0(codes, d):
-    return bytes(sum(codes[128 * h + 32 * j + i] << 2 * j for j in range(4)) for h in range(2) for i in range(32)) + d
-
-
-def q2_0(codes, d):
-    return d + bytes(sum(codes[4 * i + j] << 2 * j for j in range(4)) for i in range(16))
-
-
-PACK = {"TQ1_0": tq1_0, "TQ2_0": tq2_0, "Q2_0": q2_0}
-
-
-def layer(kind, seed, n, k, top=2):
-    """Codes [N][K], bytes, and binary32 bits of the scales."""
-    rng = random.Random(seed)
-    width = TYPES[kind][1]
-    codes = [[rng.randint(0, top) for _ in range(k)] for _ in range(n)]
-    drawn = [[scale(rng, "F16") for _ in range(k // width)] for _ in range(n)]
-    raw = b"".join(PACK[kind](row[width * b:width * b + width], d[b][0]) for row, d in zip(codes, drawn) for b in range(k // width))
-    return codes, raw, [[value for _, value in row] for row in drawn]
 
 
 def expected(name, kind, codes, scales, sym=1):
@@ -98,7 +38,7 @@ def matrix():
             for alignment in (None, 8, 64, 4096):
                 tensors, want = {"blk.0.norm.weight": ("F32", [3], bytes(12))}, []
                 for i, (n, k) in enumerate([(1, 256), (7, 512), (48, 768), (8, 2816)]):
-                    codes, raw, scales = layer(kind, 10 * i + version, n, k, top)
+                    codes, raw, scales = blocks(kind, 10 * i + version, n, k, top)
                     tensors[f"blk.{i}.ffn_up.weight"] = (kind, [n, k], raw)
                     want += expected(f"blk.{i}.ffn_up", kind, codes, scales, int(kind != "Q2_0"))
                 order = sorted(tensors, reverse=version == 2)
@@ -106,11 +46,11 @@ def matrix():
                 got = decode(write(gguf(tensors, [tokens], version, alignment, order)))
                 bad = bad or (got != want and first_difference(want, got))
         check(f"gguf {kind}: versions 2 and 3, four alignments, data in another order", not bad, bad)
-    codes, raw, scales = layer("TQ2_0", 77, 6, 256)
+    codes, raw, scales = blocks("TQ2_0", 77, 6, 256)
     same("gguf tensor of experts", write(gguf({"e.weight": ("TQ2_0", [2, 3, 256], raw)})), expected("e", "TQ2_0", codes, scales))
-    codes, raw, scales = layer("Q2_0", 78, 2, 192)
+    codes, raw, scales = blocks("Q2_0", 78, 2, 192)
     same("case 53: K = 192 in blocks of 64", write(gguf({"w": ("Q2_0", [2, 192], raw)})), expected("w", "Q2_0", codes, scales, 0))
-    codes, raw, scales = layer("Q2_0", 79, 2, 576)
+    codes, raw, scales = blocks("Q2_0", 79, 2, 576)
     same("case 55: K = 576 in blocks of 64", write(gguf({"w": ("Q2_0", [2, 576], raw)})), expected("w", "Q2_0", codes, scales, 0))
 
 
@@ -185,7 +125,7 @@ def official():
     except ImportError:
         return
     for kind in ("TQ1_0", "TQ2_0"):
-        codes, raw, scales = layer(kind, 5, 16, 768)
+        codes, raw, scales = blocks(kind, 5, 16, 768)
         # Quantisers take d = max |x|, so each block gets a +-1 and a positive scale.
         for row in codes:
             row[0::256] = [2] * 3

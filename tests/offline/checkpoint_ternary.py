@@ -1,8 +1,9 @@
 """Ternary layers in safetensors: the project's three layouts and both BitNet packings, each packed here by the formula of its
 description, one weight at a time. usage: checkpoint_ternary.py FOLDER"""
-import json, os, random, struct, sys
+import json, os, struct, sys
 import checkpoint_files
 from checkpoint_files import *
+from ternary_files import *
 
 work = sys.argv[1]
 made = 0
@@ -18,18 +19,6 @@ def model(tensors, quantization=None):
         json.dump({"quantization_config": quantization}, open(os.path.join(path, "config.json"), "w"))
     save(os.path.join(path, "model.safetensors"), tensors)
     return path
-
-
-def weights(seed, n, k):
-    rng = random.Random(seed)
-    return [[rng.choice((-1, 0, 1)) for _ in range(k)] for _ in range(n)]
-
-
-def scales(seed, n, groups, dtype="F16"):
-    """Bytes of [N][G] scales, and their binary32 bits by row."""
-    rng = random.Random(seed)
-    drawn = [[scale(rng, dtype) for _ in range(groups)] for _ in range(n)]
-    return b"".join(raw for row in drawn for raw, _ in row), [[bits for _, bits in row] for row in drawn]
 
 
 def expected(name, form, w, group, scale_bits):
@@ -49,18 +38,6 @@ def same(name, path, want):
 def refused(name, path, fact):
     got = decode(path)
     check(name, got and got[0].startswith("error ") and fact in got[0], got[:1])
-
-
-FIELD = {0: 0, 1: 1, -1: 2}
-
-
-def fields(w):
-    """Layouts (i) and (ii): byte k / 4 of a row, field k % 4 from the low bits up."""
-    return b"".join(bytes(sum(FIELD[row[k + j]] << 2 * j for j in range(4)) for k in range(0, len(row), 4)) for row in w)
-
-
-def int8(w):
-    return b"".join(struct.pack("b", v) for row in w for v in row)
 
 
 def project_layouts():
@@ -107,16 +84,6 @@ def broken_layouts():
             "expected two dimensions from 1")
 
 
-def strided(w):
-    """Hugging Face: field i of byte [r][k] is row i * R + r, plus 1."""
-    rows = len(w) // 4
-    return b"".join(bytes(sum(w[i * rows + r][k] + 1 << 2 * i for i in range(4)) for k in range(len(w[0]))) for r in range(rows))
-
-
-def bf16(value):
-    return struct.pack("<f", value)[2:]
-
-
 def bits(value):
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
@@ -146,22 +113,6 @@ def hugging_face():
             "linear_class 'bitnetlinear' is declared")
     refused("N padded to a multiple of 4", model({**data, "m.o.bias": ("F16", [7], bytes(14))}, DIVIDE), "shape [7], expected [8]")
     refused("scale of integers", model({**data, "m.o.weight_scale": ("I32", [1], bytes(4))}, DIVIDE), "is I32, expected F16")
-
-
-def tiles(w):
-    """microsoft/BitNet gpu: element (n, k) is 2 bits of byte tile * 128 + 4 t + e % 4 at 2 (e / 4), plus 2."""
-    n_all, k_all = len(w), len(w[0])
-    out = bytearray(n_all * k_all // 4)
-    for n in range(n_all):
-        for k in range(k_all):
-            tile, e = n // 16 * (k_all // 32) + k // 32, k % 16
-            t = n % 16 // 8 * 16 + k % 32 // 16 * 8 + n % 8
-            out[tile * 128 + 4 * t + e % 4] |= w[n][k] + 2 << 2 * (e // 4)
-    return bytes(out)
-
-
-def four(*values):
-    return ("BF16", [4], b"".join(map(bf16, values)))
 
 
 def bitnet_gpu():
