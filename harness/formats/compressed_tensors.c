@@ -1,7 +1,7 @@
-/* compressed-tensors, pack-quantized: weight_packed I32 [N, ceil(K/in_word)], in_word = floor(32/bits) codes a word from bit 0 (in
- * 3 bits two bits of a word are unused), weight_scale [N, G], weight_shape [2] = {N, K} in I32 or I64, weight_zero_point I32
- * [ceil(N/in_word), G] packed along N, weight_g_idx I32 [K] (-1: unset). Codes and zero points are stored plus 2^(bits-1), which
- * makes them the unsigned code and zero point of the canonical form. */
+/* compressed-tensors, pack-quantized: weight_packed I32 [N, words of K codes], weight_scale [N, G], weight_shape [2] = {N, K} in I32
+ * or I64, weight_zero_point I32 [words of N codes, G] packed along N, weight_g_idx I32 [K] (-1: unset). A word holds floor(32/bits)
+ * codes from bit 0; of 3-bit codes that is 10, with two bits unused, or, from newer writers, they run on across words (dense).
+ * Codes and zero points are stored plus 2^(bits-1), which makes them the unsigned ones of the canonical form. */
 #include "formats/linear_parts.h"
 
 #include <inttypes.h>
@@ -34,25 +34,38 @@ static enum tern_status read_shape(struct tern_linear *layer, struct tern_error 
     return TERN_OK;
 }
 
-/* Declared bits must give the width; undeclared ones must be the only ones that do. */
+/* Words that `count` codes take. */
+static int64_t packed_words(int bits, bool dense, int64_t count) {
+    return dense ? ceil_div(count * bits, 32) : ceil_div(count, 32 / bits);
+}
+
+/* Declared bits must give the width; undeclared ones must be the only ones that do. Of 3 bits the width must also tell which of the
+ * two packings it is: it does for every K that is a multiple of 32. */
 static enum tern_status find_bits(struct tern_linear *layer, const struct tern_quant_settings *s, struct tern_error *err) {
-    static const int legal[] = {2, 3, 4, 8};
+    static const struct {
+        int bits;
+        bool dense;
+    } packings[] = {{2, false}, {3, true}, {3, false}, {4, false}, {8, false}};
     const struct tern_tensor *packed = layer->parts[PACKED];
     int fitting = 0;
-    for (size_t i = 0; i < sizeof legal / sizeof *legal; i++) {
-        if ((s->bits && s->bits != legal[i]) || ceil_div(layer->k, 32 / legal[i]) != packed->shape[1])
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+        const int bits = packings[i].bits;
+        if ((s->bits && s->bits != bits) || packed_words(bits, packings[i].dense, layer->k) != packed->shape[1])
             continue;
-        layer->bits = legal[i];
         fitting++;
+        layer->bits = bits;
+        layer->dense = packings[i].dense;
     }
     if (fitting == 1)
         return TERN_OK;
-    if (s->bits)
+    if (s->bits && !fitting)
         return tern_tensor_error(packed, err,
                                  "%" PRId64 " words a row; K = %" PRId64 " of %" PRId64 " bits does not take that",
                                  packed->shape[1], layer->k, s->bits);
-    return tern_tensor_error(packed, err, "%" PRId64 " words a row for K = %" PRId64 ": %s, and none are declared",
-                             packed->shape[1], layer->k, fitting ? "more than one number of bits fits" : "no bits fit");
+    return tern_tensor_error(packed, err, "%" PRId64 " words a row for K = %" PRId64 ": %s", packed->shape[1], layer->k,
+                             !fitting  ? "no number of bits fits"
+                             : s->bits ? "3-bit codes with unused bits or without, and nothing tells which"
+                                       : "more than one packing fits, and no bits are declared");
 }
 
 static enum tern_status find_group(struct tern_linear *layer, const struct tern_quant_settings *s, struct tern_error *err) {
@@ -90,13 +103,22 @@ static enum tern_status find_order(struct tern_linear *layer, const struct tern_
     return status;
 }
 
+/* Code `index` of a packed run whose words start at `start` and lie `stride` apart. */
+static uint8_t code_at(const struct tern_linear *layer, const struct tern_tensor *tensor, int64_t start, int64_t stride,
+                       int64_t index) {
+    const int bits = layer->bits, in_word = 32 / bits;
+    const int64_t bit = layer->dense ? index * bits : index / in_word * 32 + index % in_word * bits;
+    const int shift = (int)(bit % 32);
+    uint32_t code = tern_tensor_word(tensor, start + bit / 32 * stride) >> shift;
+    if (shift + bits > 32)
+        code |= tern_tensor_word(tensor, start + (bit / 32 + 1) * stride) << (32 - shift);
+    return (uint8_t)(code & ((1U << bits) - 1));
+}
+
 /* Zero point of row n in group g, as an unsigned code. */
 static uint8_t zero_of(const struct tern_linear *layer, int64_t n, int64_t g) {
-    const int in_word = 32 / layer->bits;
-    if (!layer->parts[ZEROS])
-        return (uint8_t)layer->zero;
-    uint32_t word = tern_tensor_word(layer->parts[ZEROS], n / in_word * layer->groups + g);
-    return (uint8_t)(word >> (layer->bits * (n % in_word)) & ((1U << layer->bits) - 1));
+    const struct tern_tensor *zeros = layer->parts[ZEROS];
+    return zeros ? code_at(layer, zeros, g, layer->groups, n) : (uint8_t)layer->zero;
 }
 
 /* Without a tensor of zero points a layer is symmetric, unless it says that it is not. */
@@ -106,7 +128,7 @@ static enum tern_status find_zeros(struct tern_linear *layer, const struct tern_
     if (!layer->parts[ZEROS] && s->sym != TERN_DECLARED_NO)
         return TERN_OK;
     enum tern_status status = tern_linear_expect(layer->parts[ZEROS], layer->parts[PACKED], ".weight_zero_point", "I32",
-                                                 ceil_div(layer->n, 32 / layer->bits), layer->groups, err);
+                                                 packed_words(layer->bits, layer->dense, layer->n), layer->groups, err);
     for (int64_t n = 0; !status && n < layer->n; n++)
         for (int64_t g = 0; g < layer->groups; g++)
             layer->sym = layer->sym && zero_of(layer, n, g) == layer->zero;
@@ -154,18 +176,24 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     return true;
 }
 
-static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+/* Codes of row n. Where no code lies across words, a word at a time. */
+static void decode_row(const struct tern_linear *layer, int64_t n, uint8_t *codes) {
+    const struct tern_tensor *packed = layer->parts[PACKED];
     const int in_word = 32 / layer->bits;
     const uint32_t mask = (1U << layer->bits) - 1;
-    const struct tern_tensor *packed = layer->parts[PACKED];
+    for (int64_t k = 0; layer->dense && k < layer->k; k++)
+        codes[k] = code_at(layer, packed, n * packed->shape[1], 1, k);
+    for (int64_t w = 0; !layer->dense && w < packed->shape[1]; w++) {
+        uint32_t word = tern_tensor_word(packed, n * packed->shape[1] + w);
+        for (int64_t k = w * in_word; k < (w + 1) * in_word && k < layer->k; k++, word >>= layer->bits)
+            codes[k] = (uint8_t)(word & mask);
+    }
+}
+
+static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
     for (int64_t i = 0; i < rows->count; i++) {
         const int64_t n = rows->first + i;
-        uint8_t *codes = rows->codes + i * layer->k;
-        for (int64_t w = 0; w < packed->shape[1]; w++) {
-            uint32_t word = tern_tensor_word(packed, n * packed->shape[1] + w);
-            for (int64_t k = w * in_word; k < (w + 1) * in_word && k < layer->k; k++, word >>= layer->bits)
-                codes[k] = (uint8_t)(word & mask);
-        }
+        decode_row(layer, n, rows->codes + i * layer->k);
         for (int64_t g = 0; g < layer->groups; g++) {
             rows->zeros[i * layer->groups + g] = zero_of(layer, n, g);
             rows->scales[i * layer->groups + g] = tern_tensor_scale(layer->parts[SCALES], n * layer->groups + g);

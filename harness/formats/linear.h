@@ -25,6 +25,7 @@ struct tern_linear {
     int zero;                /* sym: the zero point as an unsigned code */
     int zero_offset;         /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
     bool planar;             /* codes lie in bit planes, not one after the other */
+    bool dense;              /* compressed-tensors of 3 bits: codes run on across words, no bit is unused */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
     const char *odd;                                    /* what tern_linear_rows.odd counts; NULL: nothing */

@@ -40,22 +40,32 @@ def scheme(bits, group, sym, actorder=None, **more):
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}}, **more}
 
 
+def one_scheme(bits, group, sym, dense):
+    tensors, want = {}, []
+    seed = bits * 1000 + group * 4 + sym * 2 + dense
+    for i, order in enumerate(("none", "plain", "shuffled")):
+        n, k = ((5, 160), (48, 192), (33, 128))[(seed + i) % 3]
+        layer = Layer(seed + i, n, k, bits, group, sym, order, ("BF16", "F16", "F32")[(seed + i) % 3])
+        tensors.update(layer.compressed(f"m.{i}.x", ("I64", "I32")[(seed + i) % 2], dense))
+        want += layer.expected(f"m.{i}.x", "pack-quantized")
+    # One declaration for the three: act-order "group" would need an index everywhere.
+    got = [g for g in decode(model(tensors, scheme(bits, group, sym))) if not g.startswith("warning no actorder")]
+    check(f"pack-quantized {bits} bits{' dense' if dense else ''}, group {group}, {'sym' if sym else 'asym'} (cases 9, 19, 46)",
+          got == want, first_difference(want, got))
+
+
 def compressed():
-    seed = 200
     for bits in (2, 3, 4, 8):
         for group in (-1, 16, 32, 128, 48):
             for sym in (True, False):
-                tensors, want = {}, []
-                for i, order in enumerate(("none", "plain", "shuffled")):
-                    seed += 1
-                    n, k = ((5, 160), (48, 192), (33, 128))[seed % 3]
-                    layer = Layer(seed, n, k, bits, group, sym, order, ("BF16", "F16", "F32")[seed % 3])
-                    tensors.update(layer.compressed(f"m.{i}.x", ("I64", "I32")[seed % 2]))
-                    want += layer.expected(f"m.{i}.x", "pack-quantized")
-                # One declaration for the three: act-order "group" would need an index everywhere.
-                got = [g for g in decode(model(tensors, scheme(bits, group, sym))) if not g.startswith("warning no actorder")]
-                check(f"pack-quantized {bits} bits, group {group}, {'sym' if sym else 'asym'} (cases 9, 19, 46)", got == want,
-                      first_difference(want, got))
+                for dense in (False, True) if bits == 3 else (False,):
+                    one_scheme(bits, group, sym, dense)
+    for k, sure in ((10, False), (11, False), (20, False), (21, True), (30, False), (31, True), (64, True)):
+        for dense in (False, True):
+            layer = Layer(400 + k, 3, k, 3, k, False)
+            got = decode(model(layer.compressed("a", "I64", dense), scheme(3, -1, False)))
+            good = got == layer.expected("a", "pack-quantized") if sure else "nothing tells which" in got[0]
+            check(f"case 19: 3 bits, K={k}, {'dense' if dense else 'padded'}: {'read' if sure else 'refused'}", good, got[:2])
     shapes = {"a.weight_shape": ("I64", [2], struct.pack("<qq", 1, 8)), "a.weight_scale": ("F16", [1, 1], b"\0\x3c")}
     for word, codes in ((0x76543210, range(8)), (0xFEDCBA98, range(8, 16))):
         got = decode(model({**shapes, "a.weight_packed": ("I32", [1, 1], words([word]))}, scheme(4, -1, True)))

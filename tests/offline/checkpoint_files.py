@@ -122,13 +122,13 @@ class Layer:
                 name + ".qzeros": ("I32", [self.groups, self.n // 8], words(flat(map(pack, self.zeros)))),
                 name + ".scales": (self.dtype, [self.groups, self.n], self.scale_bytes)}
 
-    def compressed(self, name, shape_dtype="I64"):
-        """Words of floor(32/bits) codes, padded at the end of each row; zero points packed along N."""
+    def compressed(self, name, shape_dtype="I64", dense=False):
+        """Words of floor(32/bits) codes, padded at the end of each row, or codes across words; zero points packed along N."""
         size = SIZES[self.dtype]
 
         def pack(codes):
             in_word = 32 // self.bits
-            return flat(stream(codes[i:i + in_word], self.bits)[:1] for i in range(0, len(codes), in_word))
+            return stream(codes, self.bits) if dense else flat(stream(codes[i:i + in_word], self.bits)[:1] for i in range(0, len(codes), in_word))
         rows = [pack(row) for row in self.codes]
         scales = b"".join(self.scale_bytes[(g * self.n + n) * size:][:size] for n in range(self.n) for g in range(self.groups))
         tensors = {name + ".weight_packed": ("I32", [self.n, len(rows[0])], words(flat(rows))),
