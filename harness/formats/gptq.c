@@ -111,12 +111,18 @@ static enum tern_status find_order(struct tern_linear *layer, const struct tern_
     return TERN_OK;
 }
 
-/* The stored lane of row n in group g. `block` of 32 lanes is unpacked anew for each block of rows. */
-static void unpack_zeros(const struct tern_linear *layer, int64_t g, int64_t block, uint8_t lanes[32]) {
+/* Words of the zero points of rows 32 * block .. + 31 in group g; those past the end are 0. */
+static void load_zeros(const struct tern_linear *layer, int64_t g, int64_t block, uint32_t words[8]) {
     const struct tern_tensor *qzeros = layer->parts[QZEROS];
-    uint32_t words[8] = {0};
-    for (int i = 0; i < layer->bits && block * layer->bits + i < qzeros->shape[1]; i++)
-        words[i] = tern_tensor_word(qzeros, g * qzeros->shape[1] + block * layer->bits + i);
+    for (int i = 0; i < layer->bits; i++) {
+        const int64_t col = block * layer->bits + i;
+        words[i] = col < qzeros->shape[1] ? tern_tensor_word(qzeros, g * qzeros->shape[1] + col) : 0;
+    }
+}
+
+static void unpack_zeros(const struct tern_linear *layer, int64_t g, int64_t block, uint8_t lanes[32]) {
+    uint32_t words[8];
+    load_zeros(layer, g, block, words);
     tern_unpack32(words, layer->bits, layer->planar, lanes);
 }
 
@@ -127,30 +133,41 @@ struct zero_scan {
     int distinct, value; /* how many values occur, and the last of them */
 };
 
-/* A writer that subtracts 1 without a mask turns zero point 0 into ones in its lane and all lanes above: no all-ones lane then
- * lies below one that is not. */
-static void scan_floods(const uint8_t *lanes, int count, uint8_t ones, struct zero_scan *scan) {
+/* A writer that subtracts 1 without a mask turns zero point 0 into ones in its lane and all lanes above: no all-ones lane of a
+ * word then lies below one that is not. Lanes begin at bit `at`; the low bits of one that goes on in the next word count as one. */
+static void scan_floods(uint32_t word, int at, int bits, struct zero_scan *scan) {
+    const int count = (32 - at + bits - 1) / bits;
+    const uint32_t ones = (1U << bits) - 1;
     int top = 0;
-    while (top < count && lanes[count - 1 - top] == ones)
-        top++;
+    bool flood = true;
+    for (int i = count - 1; i >= 0; i--) {
+        const int shift = at + bits * i;
+        const uint32_t inside = ones & UINT32_MAX >> shift;
+        const bool full = (word >> shift & inside) == inside;
+        flood = flood && full;
+        top += flood;
+        scan->masked = scan->masked || (full && !flood);
+    }
     scan->flooded += top >= 2;
-    for (int i = 0; i < count - top; i++)
-        scan->masked = scan->masked || lanes[i] == ones;
+}
+
+static void scan_block(const struct tern_linear *layer, int64_t g, int64_t block, struct zero_scan *scan) {
+    const int count = layer->n - block * 32 < 32 ? (int)(layer->n - block * 32) : 32;
+    uint32_t words[8];
+    uint8_t lanes[32];
+    load_zeros(layer, g, block, words);
+    tern_unpack32(words, layer->bits, layer->planar, lanes);
+    for (int i = 0; i < count; i++)
+        scan->counts[lanes[i]]++;
+    /* Only words full of lanes; the three words of 3-bit lanes begin with 0, 1 and 2 bits of the lane before. */
+    for (int i = 0; i < layer->bits && 32 * (i + 1) <= count * layer->bits; i++)
+        scan_floods(words[i], layer->bits == 3 ? i : 0, layer->bits, scan);
 }
 
 static void scan_zeros(const struct tern_linear *layer, struct zero_scan *scan) {
-    const int in_word = layer->bits == 3 ? 32 : 32 / layer->bits;
-    const uint8_t ones = (uint8_t)((1 << layer->bits) - 1);
-    uint8_t lanes[32];
     for (int64_t g = 0; g < layer->groups; g++)
-        for (int64_t block = 0; block * 32 < layer->n; block++) {
-            int count = layer->n - block * 32 < 32 ? (int)(layer->n - block * 32) : 32;
-            unpack_zeros(layer, g, block, lanes);
-            for (int i = 0; i < count; i++)
-                scan->counts[lanes[i]]++;
-            for (int i = 0; layer->bits != 3 && i + in_word <= count; i += in_word)
-                scan_floods(lanes + i, in_word, ones, scan);
-        }
+        for (int64_t block = 0; block * 32 < layer->n; block++)
+            scan_block(layer, g, block, scan);
     for (int i = 0; i < 256; i++)
         if (scan->counts[i]) {
             scan->distinct++;

@@ -90,6 +90,12 @@ def zero_points():
     check("masked z = 0 in lane 1 is no flood", zeros_of(got)[:2] == ["08", "00"] and "warning" not in got[1], got[:3])
     got = decode(zero_file([0xFFFFFFF7], {**v1, "sym": False}))
     check("case 13: unmasked subtraction floods a word", any("suspect qzeros: 1 words" in line for line in got), got[:3])
+    lanes = stream([3] * 5 + [7] + [3] * 26, 3)  # z = 4 but in lane 5, where it is 0; then the writer's flood of that word
+    three = {"bits": 3, "group_size": 128, "sym": False}
+    got = decode(zero_file(lanes, three, n=32, bits=3))
+    check("3 bits: masked z = 0 is no flood", zeros_of(got)[4:7] == ["04", "00", "04"] and "warning" not in got[1], got[:2])
+    got = decode(zero_file([lanes[0] | 0xFFFFFFFF << 15 & 0xFFFFFFFF] + lanes[1:], three, n=32, bits=3))
+    check("case 13 in 3 bits", "suspect qzeros: 1 words" in got[1], got[:2])
     got = decode(zero_file([0x77777787], {"bits": 4, "group_size": 128, "quant_method": "auto-round", "sym": False}))
     check("asymmetric, and no version that says how", "method 'auto-round' declares no checkpoint_format" in got[0], got[:1])
     got = decode(zero_file([0x77777787], {**v1, "sym": True}))
