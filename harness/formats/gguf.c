@@ -394,8 +394,7 @@ static enum tern_status check_version(uint32_t version, struct tern_error *err) 
                               "GGUF of a big-endian machine (version %" PRIu32 " in that byte order); only "
                               "little-endian files are read",
                               swapped);
-    return tern_error_set(err, TERN_FAILED, "GGUF version %" PRIu32 ", only 2 and 3 are read%s", version,
-                          version == 1 ? " (convert it with llama.cpp of 2023-08 to 2023-10)" : "");
+    return tern_error_set(err, TERN_FAILED, "GGUF version %" PRIu32 ", only 2 and 3 are read", version);
 }
 
 /* A count may not exceed what the rest of the file could hold, so that tables are never larger than the file. */
