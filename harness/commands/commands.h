@@ -11,8 +11,8 @@ struct tern_command {
     void (*help)(void);                                                     /* usage, options, an example, on stdout */
 };
 
-extern const struct tern_command tern_command_run, tern_command_calibrate, tern_command_verify, tern_command_bundle,
-    tern_command_export, tern_command_select, tern_command_report, tern_command_show, tern_command_doctor,
-    tern_command_record, tern_command_worker;
+extern const struct tern_command tern_command_run, tern_command_calibrate, tern_command_verify, tern_command_inspect,
+    tern_command_bundle, tern_command_export, tern_command_select, tern_command_report, tern_command_show,
+    tern_command_doctor, tern_command_record, tern_command_worker;
 
 #endif
