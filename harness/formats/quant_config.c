@@ -55,10 +55,6 @@ void tern_quant_config_free(struct tern_quant_config *config) {
     free(config);
 }
 
-const char *tern_quant_config_path(const struct tern_quant_config *config) {
-    return config->path;
-}
-
 /* ---- keys ------------------------------------------------------------------------------------------------------------------- */
 
 enum field {

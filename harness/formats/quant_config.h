@@ -26,7 +26,6 @@ struct tern_quant_settings {
 /* *config is NULL where no file declares anything; the caller frees it. */
 enum tern_status tern_quant_config_find(const char *folder, struct tern_quant_config **config, struct tern_error *err);
 void tern_quant_config_free(struct tern_quant_config *config);
-const char *tern_quant_config_path(const struct tern_quant_config *config);
 
 /* Settings of one module, after `dynamic` rules (negative ones first, then the first match in file order), `config_groups` and
  * lists of modules that are left out. Rules speak of checkpoint names: a module that holds fused parts (qkv_proj, gate_up_proj)
