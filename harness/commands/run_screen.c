@@ -13,12 +13,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define AHEAD_US                                                                                                            \
-    200 /* predicted: above, a trial takes so much longer than the pause behind it that the next candidate is better
-                        * chosen with its result */
-#define SCREEN_MIN 6 /* candidates tried whatever the time says */
-#define NEIGHBOURS                                                                                                          \
-    4 /* problems of the same format that the search hears of: this layer at lower M, other layers at this M */
+/* Predicted: above, a trial takes so much longer than the pause behind it that the next candidate is better chosen with its
+ * result. */
+#define AHEAD_US 200
+/* Candidates tried whatever the time says. */
+#define SCREEN_MIN 6
+/* Problems of the same format that the search hears of: this layer at lower M, other layers at this M. */
+#define NEIGHBOURS 4
 
 struct screening {
     struct run *run;
@@ -104,6 +105,12 @@ static bool in_time(const struct screening *s) {
     return s->run->strategy == TERN_STRATEGY_EXHAUSTIVE || elapsed_s < s->share_s || s->ok == 0 || s->tried < SCREEN_MIN;
 }
 
+static void note_check(struct run_build *build, const struct tern_store_trial *check) {
+    build->checked = true;
+    build->check = check->outcome;
+    tern_str_copy(build->check_detail, sizeof build->check_detail, check->detail);
+}
+
 /* The check of an earlier run, on whatever problem: it is about the build. */
 static enum tern_status recall_check(const struct run *run, struct run_build *build, struct tern_error *err) {
     struct tern_store_trial check;
@@ -112,9 +119,7 @@ static enum tern_status recall_check(const struct run *run, struct run_build *bu
                                                     run->check_policy, "verify", &check, &found, err);
     if (status != TERN_OK || !found)
         return status;
-    build->checked = true;
-    build->check = check.outcome;
-    tern_str_copy(build->check_detail, sizeof build->check_detail, check.detail);
+    note_check(build, &check);
     return TERN_OK;
 }
 
@@ -214,7 +219,6 @@ static void read_result(const json_t *reply, struct tern_store_trial *trial) {
 
 /* A check on small odd shapes went before the trial; a candidate that fails there never meets a real problem. */
 static void read_check(struct screening *s, struct attempt *a, const json_t *check) {
-    struct run_build *build = &s->run->builds[a->entry->build];
     if (!check)
         return;
     a->check = a->trial;
@@ -222,9 +226,7 @@ static void read_check(struct screening *s, struct attempt *a, const json_t *che
     tern_str_copy(a->check.policy, sizeof a->check.policy, s->run->check_policy);
     a->check.predicted_us = (double)NAN;
     read_result(check, &a->check);
-    build->checked = true;
-    build->check = a->check.outcome;
-    tern_str_copy(build->check_detail, sizeof build->check_detail, a->check.detail);
+    note_check(&s->run->builds[a->entry->build], &a->check);
 }
 
 static enum tern_status receive(struct screening *s, struct attempt *a, struct tern_error *err) {

@@ -33,14 +33,11 @@ enum tern_status gpu_check(struct gpu_session *s, const json_t *request, struct 
     int64_t shapes = 0;
     struct tern_check_shape own =
         tern_check_own_shape(tern_message_int(request, "m", 1), tern_message_int(request, "k", 128));
-    bool found = false;
     enum tern_status status = gpu_candidate(s, request, &candidate, err);
     if (status == TERN_OK)
         status = tern_format_parse(tern_message_text(request, "format"), &format, err);
     if (status == TERN_OK)
-        status = tern_cache_get(s->cache, tern_message_text(request, "cubin"), &image, &bytes, &found, err);
-    if (status == TERN_OK && !found)
-        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", tern_message_text(request, "cubin"));
+        status = gpu_cubin(s, tern_message_text(request, "cubin"), &image, &bytes, err);
     if (status == TERN_OK && !(bench = find_bench(s, &format, candidate.tmpl->layout)))
         status = tern_error_set(err, TERN_INTERNAL, "no check problems for layout '%s'", candidate.tmpl->layout);
     if (status == TERN_OK)

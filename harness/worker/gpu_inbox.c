@@ -41,7 +41,6 @@ static void load_ahead(struct gpu_inbox *inbox, const json_t *message) {
     struct loaded made = {0}, old;
     void *image = NULL;
     size_t bytes = 0;
-    bool found = false;
     enum tern_status status = tern_format_parse(tern_message_text(message, "format"), &format, &err);
     const struct tern_problem_shape shape = {.format = &format,
                                              .m = tern_message_int(message, "m", 1),
@@ -52,12 +51,12 @@ static void load_ahead(struct gpu_inbox *inbox, const json_t *message) {
     if (status == TERN_OK)
         status = tern_candidate_geometry(&candidate, &shape, s->info.sms, &geometry, &err);
     if (status == TERN_OK)
-        status = tern_cache_get(s->cache, tern_message_text(message, "cubin"), &image, &bytes, &found, &err);
-    if (status == TERN_OK && found)
+        status = gpu_cubin(s, tern_message_text(message, "cubin"), &image, &bytes, &err);
+    if (status == TERN_OK)
         status = s->backend->module_load(s->context, image, bytes, candidate.tmpl->entry, geometry.smem_bytes, &made.module,
                                          &made.function, &err);
     free(image);
-    if (status != TERN_OK || !found)
+    if (status != TERN_OK)
         return;
     tern_str_copy(made.cubin, sizeof made.cubin, tern_message_text(message, "cubin"));
     made.smem_bytes = geometry.smem_bytes;

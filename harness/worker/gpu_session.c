@@ -325,17 +325,22 @@ static enum tern_status ensure_workspace(struct gpu_session *s, int64_t bytes, s
     return gpu_guarded_alloc(s, bytes, &s->layer.workspace, err);
 }
 
+enum tern_status gpu_cubin(struct gpu_session *s, const char *hash, void **image, size_t *bytes, struct tern_error *err) {
+    bool found = false;
+    enum tern_status status = tern_cache_get(s->cache, hash, image, bytes, &found, err);
+    if (status == TERN_OK && !found)
+        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", hash);
+    return status;
+}
+
 /* The module of a cubin: loaded ahead, or now. */
 static enum tern_status load_module(struct gpu_session *s, const char *cubin, struct gpu_kernel *kernel,
                                     struct tern_error *err) {
     void *image = NULL;
     size_t bytes = 0;
-    bool found = false;
     if (gpu_inbox_module(s->inbox, cubin, kernel->geometry.smem_bytes, &kernel->module, &kernel->function))
         return TERN_OK;
-    enum tern_status status = tern_cache_get(s->cache, cubin, &image, &bytes, &found, err);
-    if (status == TERN_OK && !found)
-        status = tern_error_set(err, TERN_INTERNAL, "cubin %s is not in the cache", cubin);
+    enum tern_status status = gpu_cubin(s, cubin, &image, &bytes, err);
     if (status == TERN_OK)
         status = s->backend->module_load(s->context, image, bytes, kernel->candidate.tmpl->entry,
                                          kernel->geometry.smem_bytes, &kernel->module, &kernel->function, err);

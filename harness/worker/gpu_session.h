@@ -98,6 +98,8 @@ void gpu_session_close(struct gpu_session *s);
 /* Candidate named by a request's "template" and "params". */
 enum tern_status gpu_candidate(struct gpu_session *s, const json_t *request, struct tern_candidate *c,
                                struct tern_error *err);
+/* Image of a cubin in the cache, freed by the caller; a missing one is TERN_INTERNAL. */
+enum tern_status gpu_cubin(struct gpu_session *s, const char *hash, void **image, size_t *bytes, struct tern_error *err);
 /* Loads a request's cubin for the layer at m. A refusal of the driver is TERN_FAILED (an outcome), a missing cubin
  * TERN_INTERNAL. */
 enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
