@@ -35,9 +35,14 @@
 
 #include <pthread.h>
 
-#define RUN_POLICY        "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
-#define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
-#define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
+/* Captured graph, weight copies rotated over more than twice the L2, activations hot; memory-bound problems. */
+#define RUN_POLICY "graph/cold"
+/* The same on a device that rested before each replay, and under the kernel's own load; compute-bound problems, which would run
+ * into the power cap: at it a time says more about the minute than about the kernel. */
+#define RUN_POLICY_COOL      "graph/cold/cool"
+#define RUN_POLICY_SUSTAINED "graph/cold/sustained"
+#define RUN_POLICY_CHECK     "small"  /* small odd shapes, not timed */
+#define RUN_POLICY_REPLAY    "replay" /* all of them, answered from a recording */
 
 /* Deadlines without --timeout. ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. The
  * first trial of a layer packs its weights, which takes seconds for the largest; every other one takes milliseconds. */
@@ -86,6 +91,7 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
+    bool compute_bound;             /* by the GPU's description, so that no measurement changes the policy of its rows */
     size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today; 0: none */
     double search_gap;              /* see tern_search_gap */
     bool done;                      /* a result exists, from this run or resumed */
@@ -125,6 +131,7 @@ struct run {
     pthread_cond_t changed;      /* a problem or a check is finished or given back, or the run has failed */
     struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
     double described_f16_tflops; /* of the description, when ceilings override it */
+    double described_balance;    /* the same: f16 operations a byte of memory traffic */
     struct tern_shapes shapes;   /* after selection */
     struct tern_template *templates;
     size_t template_count;
@@ -136,7 +143,6 @@ struct run {
     size_t gpu_count;
     enum tern_status failed; /* ends the work of every device: the error that failure holds */
     struct tern_error failure;
-    const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id; /* device: the first one, or the description that is planned for */
@@ -151,8 +157,8 @@ struct run {
     int64_t start_ns;
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
-     * launches, checks and verifications, and the preparation of layers took. */
-    double gpu_s, busy_s, verify_s, prepare_s;
+     * launches, rests before cool ones, checks and verifications, and the preparation of layers took. */
+    double gpu_s, busy_s, rest_s, verify_s, prepare_s;
 };
 
 /* run_setup.c */
@@ -179,6 +185,9 @@ double tern_run_timeout_s(const struct run *run, double default_s);
 
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);
+/* Policy of the trials, finals and baselines of a problem, and of checks. */
+const char *tern_run_policy(const struct run *run, const struct run_problem *p);
+const char *tern_run_check_policy(const struct run *run);
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p);
 /* Source of a build: preamble and kernel.cu. */
 enum tern_status tern_run_source(const struct run *run, const struct run_build *build, struct tern_str *out,
