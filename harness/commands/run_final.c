@@ -317,6 +317,7 @@ static void fill_results(struct final *f) {
         row->p_best = x->p_best;
         row->regret = (x->regret > p->search_gap ? x->regret : p->search_gap) + run_to_run(f);
         row->predicted_us = x->entry->predicted_us;
+        tern_str_copy(row->policy, sizeof row->policy, x->trial.policy);
         row->pct_of_limit = 100 * p->limit_us / row->us;
         compare_baselines(f, x, row);
         p->per_layout_count += at == p->per_layout_count;

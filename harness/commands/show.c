@@ -6,6 +6,7 @@
 #include "commands/show_search.h"
 #include "core/file.h"
 #include "core/options.h"
+#include "output/csv.h"
 #include "output/table.h"
 
 #include <stdio.h>

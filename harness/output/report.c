@@ -3,7 +3,7 @@
 
 #include "core/file.h"
 #include "output/report_parts.h"
-#include "output/table.h"
+#include "output/csv.h"
 
 #include <ctype.h>
 #include <math.h>
