@@ -2,6 +2,7 @@
 #include "commands/commands.h"
 
 #include "commands/compare_source.h"
+#include "commands/release_parts.h"
 #include "config/gpu.h"
 #include "core/file.h"
 #include "core/options.h"
@@ -92,8 +93,7 @@ static void note_hot(const struct noise *noise, struct tern_compare *c) {
     tern_str_free(&text);
 }
 
-/* "2", "2.5" or "2%". */
-static enum tern_status parse_threshold(const char *text, double *share, struct tern_error *err) {
+enum tern_status tern_command_compare_threshold(const char *text, double *share, struct tern_error *err) {
     char number[32];
     double percent = 0;
     *share = (double)NAN;
@@ -124,13 +124,13 @@ static enum tern_status judge(const struct tern_compare *c, struct tern_error *e
     return TERN_USAGE;
 }
 
-/* The files first: a picture that cannot be drawn does not hide a regression. */
-static enum tern_status tell(const struct compare_options *o, const struct tern_compare *c, struct tern_error *err) {
-    if (o->json)
+/* A picture that cannot be drawn does not hide a regression. */
+static enum tern_status tell(const struct tern_compare_how *how, const struct tern_compare *c, struct tern_error *err) {
+    if (how->json)
         tern_compare_json(stdout, c);
     else
-        tern_compare_table(stdout, c, o->changed);
-    enum tern_status written = o->output ? tern_compare_write(o->output, c, err) : TERN_OK;
+        tern_compare_table(stdout, c, how->changed);
+    enum tern_status written = how->output ? tern_compare_write(how->output, c, err) : TERN_OK;
     struct tern_error why = {0};
     enum tern_status judged = judge(c, &why);
     if (judged && err)
@@ -138,22 +138,39 @@ static enum tern_status tell(const struct compare_options *o, const struct tern_
     return judged ? judged : written;
 }
 
+enum tern_status tern_command_compare_results(const struct tern_compare_how *how, const struct tern_results *a,
+                                              const struct tern_results *b, struct tern_compare *c, struct tern_error *err) {
+    struct noise noise = {.threshold = how->threshold};
+    tern_compare(a, b, noise_of, &noise, c);
+    note_hot(&noise, c);
+    return tell(how, c, err);
+}
+
+/* Required arguments are checked here, so that nothing is read for an incomplete command. */
+static enum tern_status parse(int argc, char **argv, struct compare_options *o, const char *names[2],
+                              struct tern_compare_how *how, struct tern_error *err) {
+    struct tern_option options[COMPARE_OPTION_COUNT];
+    size_t count = 0;
+    list_options(o, options);
+    enum tern_status status = tern_options_parse(options, COMPARE_OPTION_COUNT, argc, argv, names, 2, &count, err);
+    if (status)
+        return status;
+    if (count < 2) {
+        tern_error_set(err, TERN_USAGE, "compare needs two sets of results");
+        tern_error_hint(err, "for example: tune compare v0.1 v0.2");
+        return TERN_USAGE;
+    }
+    *how = (struct tern_compare_how){.json = o->json, .changed = o->changed, .output = o->output};
+    return tern_command_compare_threshold(o->threshold, &how->threshold, err);
+}
+
 static enum tern_status compare_run(int argc, char **argv, struct tern_error *err) {
     struct compare_options o = {0};
-    struct tern_option options[COMPARE_OPTION_COUNT];
+    struct tern_compare_how how;
     struct tern_results a = {0}, b = {0};
     struct tern_compare compared = {0};
-    struct noise noise = {0};
     const char *names[2];
-    size_t count = 0;
-    list_options(&o, options);
-    enum tern_status status = tern_options_parse(options, COMPARE_OPTION_COUNT, argc, argv, names, 2, &count, err);
-    if (!status && count < 2) {
-        status = tern_error_set(err, TERN_USAGE, "compare needs two sets of results");
-        tern_error_hint(err, "for example: tune compare v0.1 v0.2");
-    }
-    if (!status)
-        status = parse_threshold(o.threshold, &noise.threshold, err);
+    enum tern_status status = parse(argc, argv, &o, names, &how, err);
     if (!status && o.output)
         status = tern_file_check_writable_dir(o.output, err);
     if (!status)
@@ -163,9 +180,7 @@ static enum tern_status compare_run(int argc, char **argv, struct tern_error *er
     if (!status) {
         tern_str_copy(compared.a, sizeof compared.a, names[0]);
         tern_str_copy(compared.b, sizeof compared.b, names[1]);
-        tern_compare(&a, &b, noise_of, &noise, &compared);
-        note_hot(&noise, &compared);
-        status = tell(&o, &compared, err);
+        status = tern_command_compare_results(&how, &a, &b, &compared, err);
     }
     tern_compare_free(&compared);
     tern_results_free(&a);

@@ -2,6 +2,7 @@
 #include "commands/commands.h"
 
 #include "commands/dispatch.h"
+#include "commands/release_parts.h"
 #include "config/gpu.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -128,9 +129,8 @@ out:
     return status;
 }
 
-/* Turns the rows' launch expressions into C and writes the header. */
-static enum tern_status write_header(const struct export_options *o, const struct tern_results *rows,
-                                     const struct tern_gpu *gpu, struct tern_error *err) {
+enum tern_status tern_command_export_header(const char *dir, const struct tern_results *rows, const struct tern_gpu *gpu,
+                                            bool allow_planned, struct tern_error *err) {
     struct tern_export_launch *launches = tern_alloc_zero(rows->count, sizeof *launches);
     char abi_path[4096], *abi = NULL;
     size_t abi_bytes = 0;
@@ -143,9 +143,8 @@ static enum tern_status write_header(const struct export_options *o, const struc
     if (!status)
         status = tern_file_read(abi_path, &abi, &abi_bytes, err);
     if (!status) {
-        const struct tern_export input = {rows, launches,        gpu->title, gpu->sms, gpu->smem_block_bytes,
-                                          abi,  o->allow_planned};
-        status = tern_export_header(o->output, &input, err);
+        const struct tern_export input = {rows, launches, gpu->title, gpu->sms, gpu->smem_block_bytes, abi, allow_planned};
+        status = tern_export_header(dir, &input, err);
     }
     for (size_t i = 0; i < rows->count; i++)
         tern_export_launch_free(&launches[i]);
@@ -170,7 +169,7 @@ static enum tern_status export_run(int argc, char **argv, struct tern_error *err
     if (!status)
         status = tern_file_check_writable_dir(o.output, err);
     if (!status)
-        status = write_header(&o, &rows, &gpu, err);
+        status = tern_command_export_header(o.output, &rows, &gpu, o.allow_planned, err);
     if (!status)
         status = copy_cubins(&o, &rows, err);
     /* The path alone on stdout: for scripts. */

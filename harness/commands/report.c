@@ -3,6 +3,7 @@
 
 #include "commands/ceilings.h"
 #include "commands/dispatch.h"
+#include "commands/release_parts.h"
 #include "config/gpu.h"
 #include "core/file.h"
 #include "core/options.h"
@@ -68,15 +69,18 @@ static enum tern_status apply_ceilings(const char *db, struct tern_gpu *gpu, boo
 }
 
 /* Hands the ceilings of the GPU description to the report, which may not include config/. */
-static enum tern_status write_report(const struct report_options *o, const struct tern_results *rows,
-                                     const struct tern_gpu *gpu, bool measured, struct tern_error *err) {
-    struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops, .measured = measured};
+enum tern_status tern_command_report_write(const char *db, const char *dir, const struct tern_results *rows,
+                                           struct tern_gpu *gpu, struct tern_error *err) {
+    bool measured = false;
     double *bytes = NULL;
+    enum tern_status status = apply_ceilings(db, gpu, &measured, err);
+    struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops, .measured = measured};
     tern_str_copy(facts.name, sizeof facts.name, gpu->name);
     tern_str_copy(facts.title, sizeof facts.title, gpu->title);
-    enum tern_status status = row_bytes(rows, &bytes, err);
     if (!status)
-        status = tern_report_write(o->output, &facts, rows, bytes, err);
+        status = row_bytes(rows, &bytes, err);
+    if (!status)
+        status = tern_report_write(dir, &facts, rows, bytes, err);
     free(bytes);
     return status;
 }
@@ -88,7 +92,6 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
     struct tern_gpu gpu = {0};
     const char *unused[1];
     size_t count = 0;
-    bool measured = false;
     list_options(&o, options);
     enum tern_status status = tern_options_parse(options, REPORT_OPTION_COUNT, argc, argv, unused, 0, &count, err);
     if (status)
@@ -108,9 +111,7 @@ static enum tern_status report_run(int argc, char **argv, struct tern_error *err
     if (!status && !o.gpu)
         status = tern_gpu_load(rows.rows[0].gpu, &gpu, err);
     if (!status)
-        status = apply_ceilings(o.db, &gpu, &measured, err);
-    if (!status)
-        status = write_report(&o, &rows, &gpu, measured, err);
+        status = tern_command_report_write(o.db, o.output, &rows, &gpu, err);
     if (!status)
         printf("%s/index.html\n", o.output);
     tern_results_free(&rows);

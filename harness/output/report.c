@@ -113,7 +113,8 @@ enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu
         status = report_write_data(dir, &report.models[i], err);
     if (status)
         goto out;
-    tern_str_append(&path, "/winners.csv");
+    tern_str_free(&path);
+    tern_str_printf(&path, "%s/winners.csv", dir);
     status = tern_output_csv(path.data, results, err);
     if (status)
         goto out;

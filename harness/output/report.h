@@ -13,7 +13,7 @@ struct tern_report_gpu { /* what the roofline needs; filled by the caller: measu
     bool measured; /* these ceilings were measured on such a GPU; else they are the data sheet's */
 };
 
-/* Writes into DIR: data/ (tab-separated files and winners.csv), pictures as .svg and .png, index.html. The results are
+/* Writes into DIR: winners.csv, data/ (tab-separated files), pictures as .svg and .png, index.html. The results are
  * sorted and of one GPU; bytes[i] is what row i has to move at least (space/cost.h). Without gnuplot the data and a page
  * without pictures are still written and TERN_MISSING is returned with the remedy. */
 enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,

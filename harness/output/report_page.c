@@ -213,7 +213,7 @@ static void add_model(struct tern_str *out, const struct report *report, size_t 
     tern_str_printf(
         out,
         "<p class=\"quiet\">Data: <a href=\"data/%s.tsv\">problems</a>, <a href=\"data/%s-model.tsv\">model "
-        "totals</a>, <a href=\"data/%s-heatmap.tsv\">speed-ups</a>, <a href=\"data/winners.csv\">winners.csv</a></p>\n",
+        "totals</a>, <a href=\"data/%s-heatmap.tsv\">speed-ups</a>, <a href=\"winners.csv\">winners.csv</a></p>\n",
         model->name, model->name, model->name);
 }
 

@@ -43,7 +43,7 @@ fi
 
 mkdir "$work/bin" # a PATH without gnuplot
 check "without gnuplot: exit 3 and the remedy" exits 3 "gnuplot-nox" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
-check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/data/winners.csv') = 113 ]"
+check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/winners.csv') = 113 ]"
 check "and a page" links_hold "$work/n" 4
 printf '#!/bin/sh\necho broken >&2\nexit 1\n' >"$work/bin/gnuplot" && chmod +x "$work/bin/gnuplot"
 check "gnuplot fails: exit 3 and its words" exits 3 "broken" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
