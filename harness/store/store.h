@@ -161,10 +161,10 @@ enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t 
 
 /* What measured the winners of a gpu name, for the record of a release (store_facts.c). */
 struct tern_store_fact {
-    const char *section; /* "run", "nvrtc", "policy", "outcome", "build", "template" */
-    char name[512];      /* command line; version; policy; "STAGE OUTCOME"; outcome of builds; template */
-    char text[64];       /* of a run its tern version, of a template its hash */
-    int64_t count;       /* of outcomes and builds */
+    const char *section;              /* "run", "nvrtc", "policy", "outcome", "build", "template" */
+    char name[512];                   /* command line; version; policy; "STAGE OUTCOME"; outcome of builds; template */
+    char text[64];                    /* of a run its tern version, of a template its hash */
+    int64_t count;                    /* of outcomes and builds */
     int64_t exit_code, seconds, seed; /* of a run; -1 where it died */
 };
 /* In an order that depends on their content only, but for runs, which stand in theirs. Runs: those of devices of this name;
@@ -182,6 +182,16 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
                                         int (*each)(void *user, const struct tern_store_trial *t,
                                                     const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
+
+/* For `tune show` (store_why.c). Builds of a format that the compiler refused for this gpu name, with their logs; newest baselines
+ * of a problem, one of each kind; the compiler's log of a build, "" if there is none (the caller frees). */
+enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format,
+                                         void (*each)(void *user, const struct tern_store_build *b), void *user,
+                                         struct tern_error *err);
+enum tern_status tern_store_baselines_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
+                                           void (*each)(void *user, const struct tern_store_baseline *b), void *user,
+                                           struct tern_error *err);
+enum tern_status tern_store_build_log(struct tern_store *s, const char *key, char **log, struct tern_error *err);
 
 /* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. A
  * build that the compiler refused for such devices has the stage "build" and no problem but its format. */
