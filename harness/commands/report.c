@@ -4,6 +4,8 @@
 #include "commands/ceilings.h"
 #include "commands/dispatch.h"
 #include "commands/release_parts.h"
+#include "commands/show_search.h"
+#include "commands/show_trials.h"
 #include "config/gpu.h"
 #include "core/file.h"
 #include "core/options.h"
@@ -37,25 +39,40 @@ static void report_help(void) {
     struct tern_option options[REPORT_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune report -o DIR [options]\n\n"
-           "Writes DIR/index.html, a page that needs no network, with latency, speed-up, roofline and model\n"
+           "Writes DIR/index.html, a page that needs no network, with model, speed-up, latency, roofline, load and search\n"
            "pictures (SVG and PNG, by gnuplot) and their data (DIR/data). Without gnuplot the data and the page\n"
            "are still written, and the exit code is 3.\n\n");
     tern_options_help(options, REPORT_OPTION_COUNT);
     printf("\nexample: tune report --gpu h200 --shapes qwen7b -o report\n");
 }
 
-/* Least bytes of each row; the caller frees. */
-static enum tern_status row_bytes(const struct tern_results *rows, double **bytes, struct tern_error *err) {
+/* Least bytes of each row, and its weights' alone; the caller frees. */
+static enum tern_status row_bytes(const struct tern_results *rows, double **bytes, double **weights,
+                                  struct tern_error *err) {
     enum tern_status status = TERN_OK;
     *bytes = tern_alloc_zero(rows->count, sizeof **bytes);
+    *weights = tern_alloc_zero(rows->count, sizeof **weights);
     for (size_t i = 0; i < rows->count && !status; i++) {
         const struct tern_result *row = &rows->rows[i];
         struct tern_format format;
         status = tern_format_parse(row->format, &format, err);
-        if (!status)
+        if (!status) {
             (*bytes)[i] = tern_cost_bytes(&format, row->m, row->n, row->k);
+            (*weights)[i] = tern_cost_bytes(&format, 0, row->n, row->k);
+        }
     }
     return status;
+}
+
+/* Trials and searches behind the rows; none for planned ones, which is no error here. */
+static enum tern_status read_evidence(const char *db, const struct tern_results *rows, struct tern_trials *trials,
+                                      struct tern_curves *curves, struct tern_error *err) {
+    struct tern_store *store = NULL;
+    enum tern_status status = tern_store_open(db, TERN_STORE_READ, &store, err);
+    if (!status)
+        status = tern_show_read_trials(store, rows, trials, err);
+    tern_store_close(store);
+    return status || !trials->count ? status : tern_show_search(db, rows, curves, err);
 }
 
 /* Ceilings measured on such a GPU, where the database has them, in the place of the description's. */
@@ -72,16 +89,25 @@ static enum tern_status apply_ceilings(const char *db, struct tern_gpu *gpu, boo
 enum tern_status tern_command_report_write(const char *db, const char *dir, const struct tern_results *rows,
                                            struct tern_gpu *gpu, struct tern_error *err) {
     bool measured = false;
-    double *bytes = NULL;
+    double *bytes = NULL, *weights = NULL;
+    struct tern_trials trials = {0};
+    struct tern_curves curves = {0};
     enum tern_status status = apply_ceilings(db, gpu, &measured, err);
     struct tern_report_gpu facts = {.memory_gbs = gpu->memory_gbs, .f16_tflops = gpu->f16_tflops, .measured = measured};
     tern_str_copy(facts.name, sizeof facts.name, gpu->name);
     tern_str_copy(facts.title, sizeof facts.title, gpu->title);
     if (!status)
-        status = row_bytes(rows, &bytes, err);
+        status = row_bytes(rows, &bytes, &weights, err);
     if (!status)
-        status = tern_report_write(dir, &facts, rows, bytes, err);
+        status = read_evidence(db, rows, &trials, &curves, err);
+    if (!status) {
+        const struct tern_report_evidence evidence = {bytes, weights, &trials, &curves};
+        status = tern_report_write(dir, &facts, rows, &evidence, err);
+    }
+    tern_trials_free(&trials);
+    tern_curves_free(&curves);
     free(bytes);
+    free(weights);
     return status;
 }
 

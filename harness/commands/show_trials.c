@@ -14,6 +14,7 @@ struct reading {
 static int add_trial(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
     const struct reading *r = user;
     struct tern_trial trial = {.problem = r->problem,
+                               .id = t->id,
                                .outcome = t->outcome,
                                .us = t->us,
                                .us_lo = t->us_lo,

@@ -26,12 +26,15 @@ links_hold() {
 
 if command -v gnuplot >/dev/null; then
     check "report of measured rows" exits 0 index.html "$tune" report --gpu h200 --shapes qwen7b --db "$work/measured.db" -o "$work/m"
-    for picture in model heatmap limit roofline latency-ternary-g128 latency-gptq4-g128; do
+    for picture in model heatmap limit roofline sustained latency-ternary-g128 latency-gptq4-g128; do
         check "$picture.png" is_png "$work/m/qwen7b-$picture.png"
         check "$picture.svg" python3 -c "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])" "$work/m/qwen7b-$picture.svg"
         check "$picture names the device" grep -q "NVIDIA H200" "$work/m/qwen7b-$picture.svg"
     done
-    check "links of the page" links_hold "$work/m" 16
+    check "links of the page" links_hold "$work/m" 19
+    check "the Markdown version has every row" same "$(grep -c '^| [a-z0-9-]* | [a-z_]* | [0-9]* |' "$work/m/report.md")" 112
+    check "and the pictures" sh -c "for p in \$(grep -oE '\\([^)]+\\.png\\)' '$work/m/report.md' | tr -d '()'); do [ -s '$work/m/'\$p ] || exit 1; done"
+    check "the weights' size" grep -q "FP16 weights: 13.05 GB" "$work/m/report.md"
     check "measured pictures do not claim predictions" sh -c "! grep -l PREDICTED '$work'/m/*.svg"
     check "report of planned rows, the GPU by itself" exits 0 index.html "$tune" report --db "$work/planned.db" -o "$work/p"
     for picture in model limit roofline latency-ternary-g128; do
@@ -39,6 +42,23 @@ if command -v gnuplot >/dev/null; then
     done
     check "no speed-ups of planned rows" test ! -e "$work/p/qwen7b-heatmap.svg"
     check "the planned page says so" grep -q "Predicted, not measured" "$work/p/index.html"
+fi
+
+# How winners were found: a replay whose rows pose as measured, one trial made wrong.
+recording=$PWD/tests/fixtures/h200-qwen7b.jsonl.zst
+if command -v gnuplot >/dev/null && [ -f "$recording" ]; then
+    "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m "1,16" --cache "$work/cache" --replay "$recording" --db "$work/r.db" >/dev/null 2>&1
+    python3 -Ic 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executescript("""UPDATE device SET gpu = "h200"; UPDATE trial SET outcome = "wrong", us = NULL, us_lo = NULL, us_hi = NULL, samples = NULL,
+    sample_count = 0 WHERE stage = "screen" AND id % 5 = 0 AND build NOT IN (SELECT build FROM winner)""")
+db.commit()' "$work/r.db"
+    check "report with trials" exits 0 index.html "$tune" report --db "$work/r.db" -o "$work/t"
+    for picture in space-ternary-g128 space-gptq4-g128 search-ternary-g128 search-gptq4-g128; do
+        check "$picture.png" is_png "$work/t/qwen7b-$picture.png"
+    done
+    check "a symbol of the failed ones" grep -q ">wrong<" "$work/t/qwen7b-space-ternary-g128.svg"
+    check "links of its page" links_hold "$work/t" 20
 fi
 
 mkdir "$work/bin" # a PATH without gnuplot
