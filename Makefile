@@ -73,10 +73,13 @@ portable: build/portable/tune ## one folder, build/portable, that needs glibc, t
 lint: ## formatting, static analysis, include directions, length limits
 	@scripts/lint.sh
 
-install: all ## install to $(PREFIX)/bin and $(PREFIX)/share/tern
+install: all ## install to $(PREFIX)/bin and $(PREFIX)/share: program, data, manual page, completion
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tern
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/tune
 	tar cf - $(wildcard $(DATA)) | tar xf - -C $(DESTDIR)$(PREFIX)/share/tern
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	scripts/man.sh $(PROGRAM) >$(DESTDIR)$(PREFIX)/share/man/man1/tune.1
+	install -m 644 scripts/tune.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tune
 
 clean: ## remove build/
 	rm -rf build

@@ -39,9 +39,10 @@ static void report_help(void) {
     struct tern_option options[REPORT_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune report -o DIR [options]\n\n"
-           "Writes DIR/index.html, a page that needs no network, with model, speed-up, latency, roofline, load and search\n"
-           "pictures (SVG and PNG, by gnuplot) and their data (DIR/data). Without gnuplot the data and the page\n"
-           "are still written, and the exit code is 3.\n\n");
+           "Writes DIR/index.html, a page that needs no network, report.md, the same for a\n"
+           "release note, winners.csv, pictures of totals, speed-ups, latency, limits, load\n"
+           "and search (SVG and PNG, by gnuplot) and their data (DIR/data). Without gnuplot\n"
+           "data and pages are still written, and the exit code is 3.\n\n");
     tern_options_help(options, REPORT_OPTION_COUNT);
     printf("\nexample: tune report --gpu h200 --shapes qwen7b -o report\n");
 }

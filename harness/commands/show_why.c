@@ -120,7 +120,7 @@ static void read_compiler(struct gathered *g) {
 
 static enum tern_status read_geometry(struct gathered *g, struct tern_error *err) {
     const struct tern_result *w = g->why.winner;
-    struct tern_dispatch_geometry geometry;
+    struct tern_dispatch_geometry geometry = {0};
     struct tern_gpu gpu = {0};
     enum tern_status status = load_gpu(w->gpu, &gpu, err);
     if (!status && w->template_name[0])

@@ -13,7 +13,7 @@ struct tern_trial {
     char stage[16], policy[32], detail[512], template_name[40], params[256];
     enum tern_outcome outcome;
     double us, us_lo, us_hi, predicted_us, gpu_seconds; /* NAN: not known */
-    int64_t id; /* ascending in the order in which they ran */
+    int64_t id;                                         /* ascending in the order in which they ran */
     int64_t samples, registers, static_smem_bytes, spill_bytes;
     int sm_mhz;
 };
