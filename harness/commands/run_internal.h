@@ -154,8 +154,9 @@ struct run {
     struct run_problem *problems; /* format-major, then layer, then M ascending */
     size_t problem_count;
     struct tern_exclusions exclusions;
-    int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
-    int64_t start_ns;
+    int64_t outcomes[TERN_OUTCOME_COUNT];    /* of this run's trials */
+    int64_t start_ns, tune_ns;               /* since when it runs, and tunes problems */
+    size_t resumed;                          /* problems that were done before that */
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
      * launches, rests before cool ones, checks and verifications, and the preparation of layers took. */

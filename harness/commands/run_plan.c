@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/str.h"
+#include "output/progress.h"
 #include "space/one_copy.h"
 #include "worker/interrupt.h"
 #include "worker/pool.h"
@@ -75,6 +76,7 @@ struct emulation {
     struct run *run;
     size_t *builds, *problems; /* build and a problem that wants it */
     size_t count, done;
+    int64_t start_ns, outcomes[TERN_OUTCOME_COUNT];
     enum tern_status status;
     struct tern_error *err;
 };
@@ -96,13 +98,25 @@ static json_t *emulate_request(void *user, size_t index) {
     return message;
 }
 
+static void tell_progress(struct emulation *em, enum tern_outcome outcome) {
+    char line[TERN_PROGRESS_SIZE];
+    em->outcomes[outcome]++;
+    const struct tern_progress progress = {.what = "on the emulator",
+                                           .done = em->done,
+                                           .total = em->count,
+                                           .elapsed_s = (double)(tern_clock_now_ns() - em->start_ns) * 1e-9,
+                                           .outcomes = em->outcomes,
+                                           .best_us = (double)NAN};
+    tern_progress_line(&progress, line);
+    tern_log_progress("%s", line);
+}
+
 static void emulate_done(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
     struct emulation *em = user;
     struct run *run = em->run;
     struct run_build *b = &run->builds[em->builds[index]];
     struct tern_error err;
     em->done++;
-    tern_log_progress("emulator %zu/%zu", em->done, em->count);
     if (call == TERN_CALL_OK && tern_reply_is_error(reply, &err)) {
         if (em->status == TERN_OK)
             *em->err = err;
@@ -131,6 +145,7 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
         tern_log_warn("see docs/adding-a-kernel.md for how to debug on the emulator", "%s %s %s is %s on the emulator: %s",
                       b->row.template_name, b->row.params, b->row.format, tern_outcome_name(trial.outcome), trial.detail);
     run->outcomes[trial.outcome]++;
+    tell_progress(em, trial.outcome);
     if (status == TERN_OK)
         status = tern_store_trial_finish(run->store, &trial, NULL, 0, &err);
     if (status != TERN_OK && em->status == TERN_OK) {
@@ -170,7 +185,7 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
 
 /* Checks the ranked best on the emulator; one that fails gives its place to the next, which is checked in turn. */
 static enum tern_status emulate_best(struct run *run, int64_t stop_ns, struct tern_error *err) {
-    struct emulation em = {.run = run, .status = TERN_OK, .err = err};
+    struct emulation em = {.run = run, .start_ns = tern_clock_now_ns(), .status = TERN_OK, .err = err};
     em.builds = tern_alloc((run->problem_count + 1) * sizeof *em.builds);
     em.problems = tern_alloc((run->problem_count + 1) * sizeof *em.problems);
     enum tern_status status = TERN_OK;
