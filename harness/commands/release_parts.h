@@ -16,6 +16,13 @@ enum tern_status tern_command_export_header(const char *dir, const struct tern_r
 enum tern_status tern_command_report_write(const char *db, const char *dir, const struct tern_results *rows,
                                            struct tern_gpu *gpu, struct tern_error *err);
 
+/* report_release.c: the rows of a release, as compare_source.h reads them. A release that does not name its model takes name and
+ * numbers of layers from `shapes`, a file or a name in configs/shapes. */
+enum tern_status tern_release_rows(const char *release, const char *gpu, const char *shapes, struct tern_results *rows,
+                                   struct tern_error *err);
+/* Puts the measured ceilings of the release, if it has any for this GPU, into *gpu. */
+enum tern_status tern_release_ceilings(const char *release, struct tern_gpu *gpu, bool *measured, struct tern_error *err);
+
 /* compare.c: how results are compared. */
 struct tern_compare_how {
     double threshold; /* a share that counts as noise; NAN: what the regimes of the rows say */

@@ -110,7 +110,10 @@ static void add_row(struct tern_str *out, const struct tern_result *row) {
     add_number(out, "", row->p_best, "");
     add_number(out, "", 100 * row->regret, " %");
     add_element(out, "<td class=\"t\">", row->policy, "</td>");
-    tern_str_printf(out, "<td>%lld</td><td>%lld</td>", (long long)row->registers, (long long)row->spill_bytes);
+    if (row->build_key[0])
+        tern_str_printf(out, "<td>%lld</td><td>%lld</td>", (long long)row->registers, (long long)row->spill_bytes);
+    else /* rows of a release: text does not tell */
+        tern_str_append(out, "<td>–</td><td>–</td>");
     add_element(out, "<td class=\"t\">", row->template_name[0] ? row->template_name : "none", "</td>");
     add_element(out, "<td class=\"t\">", row->params, "</td></tr>\n");
 }
@@ -196,7 +199,7 @@ static void add_pictures(struct tern_str *out, const struct report *report, size
 /* The section of one model: means, pictures, table, links to the data. */
 static void add_model(struct tern_str *out, const struct report *report, size_t index) {
     const struct report_model *model = &report->models[index];
-    add_element(out, "<h2>", model->rows[0].shapes, "</h2>\n");
+    add_element(out, "<h2>", model->rows[0].shapes[0] ? model->rows[0].shapes : "Model not stated", "</h2>\n");
     add_facts(out, model);
     add_pictures(out, report, index);
     add_table(out, model);

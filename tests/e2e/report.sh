@@ -61,6 +61,19 @@ db.commit()' "$work/r.db"
     check "links of its page" links_hold "$work/t" 20
 fi
 
+if command -v gnuplot >/dev/null; then
+    check "report of a release" exits 0 index.html "$tune" report --release v0.2 --shapes qwen7b -o "$work/rel"
+    check "with sums over layers" is_png "$work/rel/qwen7b-model.png"
+    check "an old release without its model" exits 0 "name it with --shapes" "$tune" report --release v0.2 -o "$work/old"
+    mkdir -p "$work/v9/h200" && cp "$work/m/winners.csv" "$work/v9/h200/"
+    printf 'kind,argument,value,unit,sm_mhz\nread,1048576,2,us,1980\nread,1073741824,260,us,1980\nwgmma-f16/cool,0.0004,950,TFLOPS,1980\n' >"$work/v9/h200/ceilings.csv"
+    check "with measured ceilings" exits 0 index.html "$tune" report --release "$work/v9" -o "$work/new"
+    check "as its roofline says" grep -q "ceiling, measured" "$work/new/qwen7b-roofline.svg"
+    check "a release that is not there" exits 2 "no release" "$tune" report --release v0.99 -o "$work/no"
+    echo broken >>"$work/v9/h200/ceilings.csv"
+    check "damaged ceilings" exits 4 "line 5" "$tune" report --release "$work/v9" -o "$work/no"
+fi
+
 mkdir "$work/bin" # a PATH without gnuplot
 check "without gnuplot: exit 3 and the remedy" exits 3 "gnuplot-nox" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
 check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/winners.csv') = 113 ]"
