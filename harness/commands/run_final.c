@@ -137,6 +137,7 @@ static void read_loaded(const struct final *f, struct finalist *x, const json_t 
     x->sustained = x->trial;
     tern_str_copy(x->sustained.stage, sizeof x->sustained.stage, "sustained");
     tern_str_copy(x->sustained.policy, sizeof x->sustained.policy, sustained_policy(f->run));
+    x->sustained.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
     x->sustained.us = stats.median;
     x->sustained.us_lo = stats.lo;
     x->sustained.us_hi = stats.hi;
@@ -214,6 +215,8 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
         bool sustained = strcmp(kind, SUSTAINED_BASELINE) == 0;
+        if (sustained)
+            row.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
         tern_str_copy(row.policy, sizeof row.policy, sustained ? sustained_policy(f->run) : tern_run_policy(f->run, f->p));
         tern_str_copy(row.kind, sizeof row.kind, kind);
         tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
