@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "worker/interrupt.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ static enum tern_status measure(const struct tern_release_verify *v, const char 
     tern_str_printf(&db, "%s/verify.db", scratch);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     run->start_ns = tern_clock_now_ns();
+    tern_interrupt_install();
     run->strategy = TERN_STRATEGY_EXHAUSTIVE; /* of the one candidate that each problem has */
     run->options = (struct run_options){.gpu = v->gpu,
                                         .shapes = shapes,
@@ -90,6 +92,8 @@ static enum tern_status measure(const struct tern_release_verify *v, const char 
         status = tern_run_candidates(run, err);
     if (status == TERN_OK)
         status = tern_run_measure(run, err);
+    if (status == TERN_OK && tern_interrupted())
+        status = tern_error_set(err, TERN_FAILED, "interrupted before all rows were measured");
     if (status == TERN_OK)
         take_results(run, out);
     tern_run_release(run);
@@ -155,6 +159,31 @@ static void note_missing(const struct tern_results *sample, const struct tern_re
                       "its time was refused.");
 }
 
+/* A template that changed since may compile to another kernel under the same parameters: worth knowing when times differ. */
+static void note_changed(const struct tern_release_verify *v, struct tern_compare *compared) {
+    struct tern_str path = {0}, changed = {0};
+    struct tern_template *templates = NULL;
+    size_t count = 0;
+    tern_str_printf(&path, "%s/environment.json", v->dir);
+    json_t *environment = json_load_file(path.data, 0, NULL);
+    if (tern_templates_load_all(&templates, &count, NULL) == TERN_OK)
+        for (size_t i = 0; i < count; i++) {
+            const char *then =
+                json_string_value(json_object_get(json_object_get(environment, "templates"), templates[i].name));
+            if (then && !strstr(then, templates[i].hash))
+                tern_str_printf(&changed, "%s %s", changed.length ? "," : "", templates[i].name);
+        }
+    if (changed.length) {
+        tern_str_free(&path);
+        tern_str_printf(&path, "Templates that have changed since the release:%s.", changed.data);
+        tern_strs_add(&compared->notes, path.data);
+    }
+    tern_templates_free(templates, count);
+    json_decref(environment);
+    tern_str_free(&path);
+    tern_str_free(&changed);
+}
+
 /* Finding no GPU is what this command fails with on any other machine; it says so in its own words. */
 static enum tern_status explain_missing(const struct tern_release_verify *v, struct tern_error *err) {
     char why[sizeof err->text];
@@ -187,6 +216,7 @@ enum tern_status tern_release_verify(const struct tern_release_verify *v, struct
         if (v->replay)
             pose_as_measured(&sample, &again);
         note_missing(&sample, &again, &compared);
+        note_changed(v, &compared);
         tern_str_copy(compared.a, sizeof compared.a, v->name);
         tern_str_copy(compared.b, sizeof compared.b, "measured now");
         status = tern_command_compare_results(&how, &sample, &again, &compared, &why);

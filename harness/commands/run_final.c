@@ -285,6 +285,7 @@ static void compare_baselines(const struct final *f, const struct finalist *x, s
         }
         free(samples);
     }
+    row->default_us = baseline_us(f, "cublaslt-default");
     row->dequant_us = baseline_us(f, "dequant-cublaslt");
     if (x->sustained.run == 0)
         return;

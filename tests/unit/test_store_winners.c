@@ -25,6 +25,7 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
                             .baseline = "cublaslt-best16",
                             .baseline_us = 10.8,
                             .dequant_us = 20,
+                            .default_us = NAN,
                             .speedup = 10.8 / us,
                             .speedup_lo = 2,
                             .speedup_hi = 3,
@@ -209,6 +210,7 @@ static void test_what_stands_behind(void **state) {
     assert_int_equal(seen.templates, 1);
     assert_int_equal(seen.refused, 1);
     assert_int_equal(seen.baselines, 1);
+    assert_true(winner_of(&w, 1).default_us == 11);
     free(log);
     world_close(&w);
 }
