@@ -35,14 +35,21 @@ enum tern_status tern_target_ternary_check(struct tern_target_layer *layer, stru
     return TERN_OK;
 }
 
-/* (iii) of K up to 128 has one group whichever way its scales lie. */
+/* Scales of one group keep the shape [N, 1] or [N] that they had in another of the three layouts. */
+static bool flat_scales(const struct tern_target_layer *layer) {
+    const struct tern_linear *from = layer->from;
+    if (layer->groups > 1 || layout_of(layer) == LAYOUT_I)
+        return false;
+    return strncmp(from->checkpoint_format, "ternary-", 8) != 0 || layout_of(layer) == LAYOUT_II ||
+           from->parts[SCALES]->dims == 1;
+}
+
 void tern_target_ternary_plan(struct tern_target_layer *layer) {
     const struct tern_linear *from = layer->from;
     const enum layout layout = layout_of(layer);
     tern_target_add(layer, WEIGHT, layout == LAYOUT_III ? ".ternary_weight" : ".packed_ternary_weight",
                     layout == LAYOUT_I ? "U8" : "I8", from->n, layout == LAYOUT_III ? from->k : from->k / 4);
-    tern_target_add(layer, SCALES, ".scales", layer->scale_dtype, from->n,
-                    layout == LAYOUT_I || layer->groups > 1 ? layer->groups : -1);
+    tern_target_add(layer, SCALES, ".scales", layer->scale_dtype, from->n, flat_scales(layer) ? -1 : layer->groups);
 }
 
 static void pack(const uint8_t *codes, int64_t count, bool bytes, uint8_t *out) {
