@@ -74,9 +74,7 @@ static const char *plain_name(const char *name, char *out, size_t size) {
     return out;
 }
 
-/* Rows on a checkpoint's weights (run_weights.c) are taken when their model is named; beside rows on random weights they would answer
- * the same questions twice. */
-static void leave_out_real(struct tern_results *rows) {
+void tern_dispatch_leave_out_real(struct tern_results *rows) {
     size_t kept = 0;
     for (size_t i = 0; i < rows->count; i++)
         kept += !strchr(rows->rows[i].shapes, '@');
@@ -110,8 +108,6 @@ enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char 
                                 shapes ? shapes : "(any)");
         hint_contents(store, err);
     }
-    if (!shapes)
-        leave_out_real(rows);
     tern_results_sort(rows);
     tern_store_close(store);
     return status;

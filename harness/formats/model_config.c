@@ -127,11 +127,22 @@ static void set_title(const char *name, struct tern_model *model) {
 }
 
 static void set_source(const struct sizes *s, struct tern_model *model) {
+    const struct {
+        const char *before, *after;
+        int64_t size;
+    } parts[] = {{"hidden ", "", s->hidden},
+                 {"", " heads", s->heads},
+                 {"", " key-value heads", s->kv_heads},
+                 {"of ", "", s->head_dim},
+                 {"intermediate ", "", s->intermediate},
+                 {"", " layers", s->layers}};
     struct tern_str text = {0};
-    tern_str_printf(&text,
-                    "config.json and tensors of %s: hidden %" PRId64 ", %" PRId64 " heads, %" PRId64
-                    " key-value heads of %" PRId64 ", intermediate %" PRId64 ", %" PRId64 " layers",
-                    model->title, s->hidden, s->heads, s->kv_heads, s->head_dim, s->intermediate, s->layers);
+    tern_str_printf(&text, "config.json and tensors of %s:", model->title);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].size)
+            tern_str_printf(&text, "%s%s%" PRId64 "%s",
+                            parts[i].before[0] == 'o' || text.data[text.length - 1] == ':' ? " " : ", ", parts[i].before,
+                            parts[i].size, parts[i].after);
     tern_str_copy(model->source, sizeof model->source, text.data);
     tern_str_free(&text);
 }
