@@ -288,7 +288,9 @@ static enum tern_status put_rows(const struct tern_linear *part, int64_t begin, 
 enum tern_status tern_model_weights(const struct tern_model_layer *layer, const struct tern_format *format, int64_t first,
                                     int64_t rows, struct tern_weights *w, struct tern_error *err) {
     *w = (struct tern_weights){0};
-    if (strcmp(layer->format, format->name) != 0)
+    /* Builds for one scale of W are builds for one a row. */
+    const bool repeated = strcmp(layer->format, "ternary-tensor") == 0 && strcmp(format->name, "ternary-channel") == 0;
+    if (!repeated && strcmp(layer->format, format->name) != 0)
         return tern_error_set(err, TERN_FAILED, "%s: layer '%s' is %s, not %s", layer->parts[0]->parts[0]->file->path,
                               layer->parts[0]->name, layer->format, format->name);
     enum tern_status status = tern_format_check_shape(format, rows, layer->k, true, err);

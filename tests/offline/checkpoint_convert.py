@@ -364,6 +364,67 @@ def zero_of_version_1():
     check("case 4: v2 -> v1 -> v2 is the identity", load(os.path.join(back, "model.safetensors"))[0]["a.qzeros"][2] == layer.gptq("a", 0)["a.qzeros"][2], run)
 
 
+def other_readers():
+    """From the gguf package's writer through Tern to the safetensors package's reader: the values of the gguf package's own decoder."""
+    try:
+        import gguf as package, numpy
+        from safetensors.numpy import load_file
+    except ImportError:
+        print("# skipped gguf package -> Tern -> safetensors package: not installed")
+        return
+    rng = numpy.random.default_rng(7)
+    for kind in ("TQ1_0", "TQ2_0"):
+        for target in ("ternary-i", "ternary-iii"):
+            step = rng.uniform(0.01, 2, (24, 3)).astype(numpy.float16).astype(numpy.float32).repeat(256, 1)
+            values = (rng.integers(-1, 2, (24, 768)) * step).astype(numpy.float32)
+            raw = package.quants.quantize(values, package.GGMLQuantizationType[kind])
+            path = os.path.join(work, f"by-package-{kind}-{target}.gguf")
+            writer = package.GGUFWriter(path, "llama")
+            writer.add_tensor("blk.0.ffn_up.weight", raw, raw_dtype=package.GGMLQuantizationType[kind])
+            writer.add_tensor("output_norm.weight", values[0, :5].copy())
+            writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+            run, out = convert(path, target)
+            got = load_file(os.path.join(out, "model.safetensors"))
+            if target == "ternary-iii":
+                w = got["blk.0.ffn_up.ternary_weight"].astype(numpy.float32)
+            else:
+                packed = got["blk.0.ffn_up.packed_ternary_weight"]
+                w = numpy.array([0, 1, -1, 0], numpy.float32)[(packed[:, :, None] >> numpy.array([0, 2, 4, 6], numpy.uint8)) & 3].reshape(24, 768)
+            w = w * got["blk.0.ffn_up.scales"].astype(numpy.float32).repeat(128, 1)
+            same = numpy.array_equal(w, package.quants.dequantize(raw, package.GGMLQuantizationType[kind])) and numpy.array_equal(w, values)
+            check(f"gguf package's {kind} -> {target} -> safetensors package: every value", same and
+                  numpy.array_equal(got["output_norm.weight"], values[0, :5]), run)
+
+
+def compressed_tensors_package():
+    """Packs of the compressed-tensors package read by Tern, and Tern's read by it."""
+    try:
+        import torch
+        from compressed_tensors.compressors.pack_quantized import pack_to_int32, unpack_from_int32
+    except ImportError:
+        try:
+            from compressed_tensors.compressors.quantized_compressors.pack_quantized import pack_to_int32, unpack_from_int32
+        except ImportError as error:
+            print(f"# skipped the compressed-tensors package: {error}")
+            return
+    for bits in (2, 4, 8):
+        layer = Layer(bits, 32, 96, bits, 32, True)
+        signed = torch.tensor(layer.codes, dtype=torch.int16) - (1 << bits - 1)
+        packed = pack_to_int32(signed.to(torch.int8), bits)
+        theirs, ours = packed.contiguous().numpy().tobytes(), layer.compressed("a")
+        check(f"compressed-tensors package packs {bits} bits as this folder does", theirs == ours["a.weight_packed"][2])
+        config = {"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": bits, "group_size": 32, "symmetric": True}}}}
+        run, out = convert(model({**ours, "a.weight_packed": ("I32", list(packed.shape), theirs)}, config), "gptq_v2")
+        bad = compare(run, out, with_index(layer, layer.gptq("a", 0), "a"))
+        check(f"compressed-tensors package -> gptq_v2, {bits} bits", not bad, bad)
+        run, out = convert(model(layer.gptq("a"), {"bits": bits, "group_size": 32, "sym": True}), "pack-quantized")
+        got = load(os.path.join(out, "model.safetensors"))[0]["a.weight_packed"]
+        back = unpack_from_int32(torch.frombuffer(bytearray(got[2]), dtype=torch.int32).reshape(got[1]), bits, torch.Size([32, 96]))
+        check(f"gptq -> pack-quantized read by the compressed-tensors package, {bits} bits", torch.equal(back.to(torch.int16), signed))
+
+
+other_readers()
+compressed_tensors_package()
 ternary_formats()
 bitnet_formats()
 gguf_formats()
