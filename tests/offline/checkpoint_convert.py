@@ -397,34 +397,104 @@ def other_readers():
 
 
 def compressed_tensors_package():
-    """Packs of the compressed-tensors package read by Tern, and Tern's read by it."""
+    """Packs of the compressed-tensors package read by Tern; weights and declarations that Tern writes read by it."""
     try:
         import torch
-        from compressed_tensors.compressors.pack_quantized import pack_to_int32, unpack_from_int32
-    except ImportError:
-        try:
-            from compressed_tensors.compressors.quantized_compressors.pack_quantized import pack_to_int32, unpack_from_int32
-        except ImportError as error:
-            print(f"# skipped the compressed-tensors package: {error}")
-            return
-    for bits in (2, 4, 8):
-        layer = Layer(bits, 32, 96, bits, 32, True)
-        signed = torch.tensor(layer.codes, dtype=torch.int16) - (1 << bits - 1)
-        packed = pack_to_int32(signed.to(torch.int8), bits)
-        theirs, ours = packed.contiguous().numpy().tobytes(), layer.compressed("a")
-        check(f"compressed-tensors package packs {bits} bits as this folder does", theirs == ours["a.weight_packed"][2])
-        config = {"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": bits, "group_size": 32, "symmetric": True}}}}
-        run, out = convert(model({**ours, "a.weight_packed": ("I32", list(packed.shape), theirs)}, config), "gptq_v2")
+        from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+        from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+        from compressed_tensors.quantization import QuantizationConfig
+    except ImportError as error:
+        print(f"# skipped the compressed-tensors package: {error}")
+        return
+    types = {"I32": torch.int32, "I64": torch.int64, "F32": torch.float32}
+    for bits, sym, group in ((2, True, 32), (4, True, 32), (8, True, -1), (4, False, 32), (8, False, -1), (2, False, 48)):
+        layer = Layer(bits, 32, 96, bits, group, sym, "none", "F32")
+        name, middle = f"{bits} bits, group {group}, {'sym' if sym else 'asym'}", 1 << bits - 1
+        signed = torch.tensor(layer.codes, dtype=torch.int16) - middle
+        theirs, ours = pack_to_int32(signed.to(torch.int8), bits), layer.compressed("a")
+        config = {"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": {
+            "num_bits": bits, "group_size": layer.group, "symmetric": sym}}}}
+        tensors = {**ours, "a.weight_packed": ("I32", list(theirs.shape), theirs.numpy().tobytes())}
+        if not sym:
+            zeros = pack_to_int32((torch.tensor(transpose(layer.zeros), dtype=torch.int16) - middle).to(torch.int8), bits, packed_dim=0)
+            tensors["a.weight_zero_point"] = ("I32", list(zeros.shape), zeros.numpy().tobytes())
+        run, out = convert(model(tensors, config), "gptq_v2")
         bad = compare(run, out, with_index(layer, layer.gptq("a", 0), "a"))
-        check(f"compressed-tensors package -> gptq_v2, {bits} bits", not bad, bad)
-        run, out = convert(model(layer.gptq("a"), {"bits": bits, "group_size": 32, "sym": True}), "pack-quantized")
-        got = load(os.path.join(out, "model.safetensors"))[0]["a.weight_packed"]
-        back = unpack_from_int32(torch.frombuffer(bytearray(got[2]), dtype=torch.int32).reshape(got[1]), bits, torch.Size([32, 96]))
-        check(f"gptq -> pack-quantized read by the compressed-tensors package, {bits} bits", torch.equal(back.to(torch.int16), signed))
+        check(f"compressed-tensors package -> gptq_v2, {name}", not bad, bad)
+        run, out = convert(model(layer.gptq("a"), {"bits": bits, "group_size": group, "sym": sym}), "pack-quantized", "--accept-suspect")
+        scheme = QuantizationConfig.model_validate(json.load(open(os.path.join(out, "config.json")))["quantization_config"]).config_groups["group_0"]
+        got = {n[2:]: torch.frombuffer(bytearray(raw), dtype=types[dtype]).reshape(shape)
+               for n, (dtype, shape, raw) in load(os.path.join(out, "model.safetensors"))[0].items()}
+        back = PackedQuantizationCompressor.decompress(got, scheme)["weight"]
+        want = torch.tensor([[struct.unpack("<f", struct.pack("<I", layer.scale_bits[k // layer.group][n]))[0] * (q - layer.zeros[k // layer.group][n])
+                              for k, q in enumerate(row)] for n, row in enumerate(layer.codes)], dtype=torch.float32)
+        check(f"gptq -> pack-quantized, weights and declaration read by the compressed-tensors package, {name}", torch.equal(back, want), (back, want))
+
+
+def transformers_package():
+    """Hugging Face BitNet: rows packed by transformers, read by Tern."""
+    try:
+        import torch
+        from transformers.integrations.bitnet import pack_weights
+    except ImportError as error:
+        print(f"# skipped the transformers package: {error}")
+        return
+    n, k = 48, 64
+    w = weights(21, n, k)
+    packed = pack_weights(torch.tensor(w, dtype=torch.float32))
+    raw = packed.numpy().tobytes()
+    check("transformers packs BitNet rows as this folder does", raw == strided(w) and list(packed.shape) == [n // 4, k])
+    run, out = convert(model({"a.weight": ("U8", [n // 4, k], raw), "a.weight_scale": ("BF16", [1], bf16(1.5546875))},
+                             {"quant_method": "bitnet", "linear_class": "autobitlinear"}), "ternary-ii")
+    bad = compare(run, out, {"a.packed_ternary_weight": ("I8", [n, k // 4], fields(w)), "a.scales": ("BF16", [n], bf16(1.5546875) * n)})
+    check("BitNet of the transformers package -> ternary-ii", not bad, bad)
+
+
+def gptqmodel_package():
+    """Layers packed by GPTQModel read by Tern, and Tern's read and dequantised by it: 2, 3, 4 and 8 bits, act-order."""
+    try:
+        import torch
+        from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+    except ImportError as error:
+        print(f"# skipped the gptqmodel package: {error}")
+        return
+
+    def empty(layer, act):
+        return TorchLinear(bits=layer.bits, group_size=layer.group, sym=layer.sym, desc_act=act, in_features=layer.k,
+                           out_features=layer.n, bias=False, register_buffers=True)
+    for bits in (2, 3, 4, 8):
+        for sym in (True, False):
+            layer = Layer(bits, 32, 128, bits, 32, sym, "shuffled")
+            codes, index = torch.tensor(layer.codes, dtype=torch.float32), torch.tensor(layer.index)
+            steps = torch.tensor([[struct.unpack("<f", struct.pack("<I", b))[0] for b in row] for row in layer.scale_bits]).T.contiguous()
+            zeros = torch.tensor(layer.zeros, dtype=torch.float32).T.contiguous()
+            linear = torch.nn.Linear(layer.k, layer.n, bias=False)
+            linear.weight.data = (codes - zeros[:, index]) * steps[:, index]
+            theirs = empty(layer, True)
+            theirs.pack_original(linear, steps, zeros, index.to(torch.int32))
+            tensors = {"a." + name: (dtype, list(getattr(theirs, name).shape), getattr(theirs, name).contiguous().numpy().tobytes())
+                       for name, dtype in (("qweight", "I32"), ("qzeros", "I32"), ("scales", "F16"), ("g_idx", "I32"))}
+            run, out = convert(model(tensors, {"bits": bits, "group_size": 32, "sym": sym, "desc_act": True, "checkpoint_format": "gptq_v2"}), "gptq", "--accept-suspect")
+            bad = compare(run, out, layer.gptq("a", 1))
+            check(f"gptqmodel package -> gptq, {bits} bits, {'sym' if sym else 'asym'}, act-order", not bad, bad)
+            if bits == 3:
+                continue  # not written as pack-quantized, which is the way that the next one goes
+            config = {"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": {
+                "num_bits": bits, "group_size": 32, "symmetric": sym, "actorder": "group"}}}}
+            run, out = convert(model(layer.compressed("a"), config), "gptq_v2")
+            back = empty(layer, True)
+            for name, (dtype, shape, raw) in load(os.path.join(out, "model.safetensors"))[0].items():
+                setattr(back, name[2:], torch.frombuffer(bytearray(raw), dtype=torch.int32 if dtype == "I32" else torch.float16).reshape(shape))
+            back.post_init()
+            want = (steps.T.half()[index] * (codes - zeros[:, index]).T).half()
+            check(f"pack-quantized -> gptq_v2 dequantised by the gptqmodel package, {bits} bits, {'sym' if sym else 'asym'}, act-order",
+                  torch.equal(back.dequantize_weight().half(), want), run)
 
 
 other_readers()
 compressed_tensors_package()
+transformers_package()
+gptqmodel_package()
 ternary_formats()
 bitnet_formats()
 gguf_formats()
