@@ -48,10 +48,10 @@ for template, params, format in builds:
         if number("wrong", *key) < 0.1 and "CTAS=2 " in params:
             lines.append(json.dumps({"what": "screen", **p, "outcome": "wrong", "detail": "invented", "samples": []}))
             continue
-        for what, count in ("screen", 10), ("final", 20):
+        for what, count in ("screen", 10), ("final", 20), ("sustained", 16):
             lines.append(json.dumps({"what": what, **p, "outcome": "ok", "samples": samples(us, count, what, *key)}))
 for f, op, n, k, m in problems:
-    for kind, us in ("cublaslt-default", 210), ("cublaslt-best16", 205), ("dequant-cublaslt", 300):
+    for kind, us in ("cublaslt-default", 210), ("cublaslt-best16", 205), ("dequant-cublaslt", 300), ("cublaslt-best16/sustained", 250):
         lines.append(json.dumps({"what": "baseline", "format": f, "op": op, "n": n, "k": k, "m": m, "kind": kind, "sm_mhz": 1000,
                                  "best_algorithm": 0, "algorithms": 2, "samples": samples(us, 20, kind, f, m)}))
 lines.append(json.dumps({"what": "end", "lines": len(lines)}))

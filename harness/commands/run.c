@@ -207,9 +207,10 @@ static void print(const struct run *run) {
                       (long long)run->finals_unsettled, (long long)run->finals_judged);
     if (run->busy_s > 0)
         tern_log_note(
-            "%.0f s of GPU time: %.1f %% in measured and warm-up launches, %.1f %% in verification, %.1f %% in preparing "
-            "layers, the rest loading and waiting",
-            run->gpu_s, 100 * run->busy_s / run->gpu_s, 100 * run->verify_s / run->gpu_s, 100 * run->prepare_s / run->gpu_s);
+            "%.0f s of GPU time: %.1f %% in measured and warm-up launches, %.1f %% in rests between cool ones, %.1f %% in "
+            "verification, %.1f %% in preparing layers, the rest loading and waiting",
+            run->gpu_s, 100 * run->busy_s / run->gpu_s, 100 * run->rest_s / run->gpu_s, 100 * run->verify_s / run->gpu_s,
+            100 * run->prepare_s / run->gpu_s);
     if (run->options.replay && run->outcomes[TERN_OUTCOME_INVALID] > 0)
         tern_log_warn("record again if templates have changed since", "%lld of %lld answers are not in the recording",
                       (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);

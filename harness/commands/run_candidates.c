@@ -164,6 +164,15 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
     return status;
 }
 
+const char *tern_run_policy(const struct run *run, const struct run_problem *p) {
+    return run->options.replay ? RUN_POLICY_REPLAY
+                               : tern_run_weights_policy(run, p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY);
+}
+
+const char *tern_run_check_policy(const struct run *run) {
+    return run->options.replay ? RUN_POLICY_REPLAY : RUN_POLICY_CHECK;
+}
+
 static enum tern_status fill_problem(struct run *run, struct run_problem *p, const struct source_identity *ids,
                                      struct tern_error *err) {
     struct tern_problem_shape shape = tern_run_shape(run, p);
@@ -173,6 +182,8 @@ static enum tern_status fill_problem(struct run *run, struct run_problem *p, con
     enum tern_status status = tern_store_problem(run->store, &row, &p->id, err);
     for (size_t t = 0; t < run->template_count && status == TERN_OK; t++)
         status = add_template(run, p, &run->templates[t], &ids[t], err);
+    p->compute_bound = 2.0 * (double)shape.m * (double)shape.n * (double)shape.k >
+                       run->described_balance * tern_cost_bytes(shape.format, shape.m, shape.n, shape.k);
     p->limit_us = tern_cost_limit_us(&run->gpu, shape.format, shape.m, shape.n, shape.k);
     if (p->entry_count > 0)
         qsort(p->entries, p->entry_count, sizeof *p->entries, by_prediction);

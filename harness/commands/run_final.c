@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINALISTS       8   /* best screened candidates */
-#define FINALISTS_MAX   12  /* with the defaults and the best of each layout */
-#define FINAL_SECONDS   0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
-#define FINAL_TIMEOUT_S 180.0
-#define ATTEMPTS        2 /* the finalists have run right before: a second worker gets a second chance */
-#define RESAMPLES       1000
+#define FINALISTS          8   /* best screened candidates */
+#define FINALISTS_COOL     5   /* on a cool device screens differ from finals by a few tenths of a percent */
+#define FINALISTS_MAX      12  /* with the defaults and the best of each layout */
+#define FINAL_SECONDS      0.4 /* aim for all rounds of a problem; at least 20 rounds are run */
+#define FINAL_TIMEOUT_S    180.0
+#define ATTEMPTS           2 /* the finalists have run right before: a second worker gets a second chance */
+#define RESAMPLES          1000
+#define SUSTAINED_BASELINE "cublaslt-best16/sustained"
 /* 95 % of ratios of two finalists differ by less between runs: results/v0.2/h200/runs/README.md. */
 #define RUN_TO_RUN_MEMORY  0.005
 #define RUN_TO_RUN_COMPUTE 0.10
@@ -29,6 +31,9 @@ struct finalist {
     size_t count;
     struct tern_stats stats;
     double p_best, regret;
+    struct tern_store_trial sustained; /* under load; its run stays 0 when it was not timed there */
+    double *loaded;
+    size_t loaded_count;
 };
 
 struct final {
@@ -69,7 +74,7 @@ static void add(struct final *f, struct run_entry *e) {
 /* The best few, the best of every layout (for the choice under one copy of the weights), every template's default, and the last
  * winner. */
 static void pick_finalists(struct final *f) {
-    for (int i = 0; i < FINALISTS; i++)
+    for (int i = 0; i < (f->p->compute_bound ? FINALISTS_COOL : FINALISTS); i++)
         add(f, best_entry(f, NULL));
     for (size_t t = 0; t < f->run->template_count; t++) {
         const char *layout = f->run->templates[t].layout;
@@ -100,7 +105,7 @@ static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
                                              .us = (double)NAN,
                                              .us_lo = (double)NAN,
                                              .us_hi = (double)NAN};
-        tern_str_copy(x->trial.policy, sizeof x->trial.policy, f->run->policy);
+        tern_str_copy(x->trial.policy, sizeof x->trial.policy, tern_run_policy(f->run, f->p));
         status = tern_store_trial_begin(f->run->store, &x->trial, err);
     }
     return status;
@@ -114,8 +119,29 @@ static json_t *final_request(const struct final *f) {
                               json_pack("{s:s, s:s, s:s, s:f}", "template", b->row.template_name, "params", b->row.params,
                                         "cubin", b->row.cubin_hash, "screen_us", f->list[i].entry->screen_us));
     }
-    return json_pack("{s:s, s:I, s:f, s:o}", "do", "final", "m", (json_int_t)f->run->shapes.m[f->p->m], "seconds",
-                     FINAL_SECONDS, "entries", entries);
+    return json_pack("{s:s, s:I, s:f, s:b, s:o}", "do", "final", "m", (json_int_t)f->run->shapes.m[f->p->m], "seconds",
+                     FINAL_SECONDS, "cool", f->p->compute_bound, "entries", entries);
+}
+
+static const char *sustained_policy(const struct run *run) {
+    return run->options.replay ? RUN_POLICY_REPLAY : tern_run_weights_policy(run, RUN_POLICY_SUSTAINED);
+}
+
+/* A finalist that was timed under load too: a trial of its own, done when it begins. */
+static void read_loaded(const struct final *f, struct finalist *x, const json_t *answer) {
+    struct tern_stats stats;
+    x->loaded = tern_message_samples(answer, "loaded", &x->loaded_count);
+    if (x->loaded_count == 0 || x->trial.outcome != TERN_OUTCOME_OK)
+        return;
+    tern_stats_compute(x->loaded, x->loaded_count, &stats);
+    x->sustained = x->trial;
+    tern_str_copy(x->sustained.stage, sizeof x->sustained.stage, "sustained");
+    tern_str_copy(x->sustained.policy, sizeof x->sustained.policy, sustained_policy(f->run));
+    x->sustained.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
+    x->sustained.us = stats.median;
+    x->sustained.us_lo = stats.lo;
+    x->sustained.us_hi = stats.hi;
+    x->sustained.gpu_seconds = (double)NAN; /* counted with the rounds */
 }
 
 /* Outcome, samples and statistics of each finalist out of the worker's reply; `fallback` when there is none. */
@@ -143,6 +169,7 @@ static void read_finalists(struct final *f, enum tern_outcome fallback, const ch
         /* Rounds are shared by all: of a recording each has its own share, of a GPU an equal part. */
         x->trial.gpu_seconds = tern_message_real(answer, "gpu_seconds",
                                                  tern_message_real(f->reply, "gpu_seconds", (double)NAN) / (double)f->count);
+        read_loaded(f, x, answer);
     }
 }
 
@@ -168,6 +195,10 @@ static enum tern_status finish_trials(struct final *f, struct tern_error *err) {
         f->run->outcomes[x->trial.outcome]++;
         if (status == TERN_OK)
             status = tern_store_trial_finish(f->run->store, &x->trial, x->samples, x->count, err);
+        if (status == TERN_OK && x->sustained.run != 0)
+            status = tern_store_trial_begin(f->run->store, &x->sustained, err);
+        if (status == TERN_OK && x->sustained.run != 0)
+            status = tern_store_trial_finish(f->run->store, &x->sustained, x->loaded, x->loaded_count, err);
     }
     return status;
 }
@@ -183,7 +214,10 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         size_t count = 0;
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
-        tern_str_copy(row.policy, sizeof row.policy, f->run->policy);
+        bool sustained = strcmp(kind, SUSTAINED_BASELINE) == 0;
+        if (sustained)
+            row.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
+        tern_str_copy(row.policy, sizeof row.policy, sustained ? sustained_policy(f->run) : tern_run_policy(f->run, f->p));
         tern_str_copy(row.kind, sizeof row.kind, kind);
         tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
                         (long long)tern_message_int(f->reply, "best_algorithm", -1),
@@ -223,6 +257,16 @@ static void rank_finalists(struct final *f) {
     }
 }
 
+/* Median of a baseline, NAN if it was not timed. */
+static double baseline_us(const struct final *f, const char *kind) {
+    struct tern_stats stats;
+    size_t count = 0;
+    double *samples = tern_message_samples(json_object_get(f->reply, "baselines"), kind, &count);
+    tern_stats_compute(samples, count, &stats);
+    free(samples);
+    return stats.median;
+}
+
 /* Adds the comparison with cuBLASLt FP16: the faster of its default and its best of 16, paired by round. */
 static void compare_baselines(const struct final *f, const struct finalist *x, struct tern_result *row) {
     static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16"};
@@ -241,19 +285,17 @@ static void compare_baselines(const struct final *f, const struct finalist *x, s
         }
         free(samples);
     }
-    size_t count = 0;
-    double *samples = tern_message_samples(baselines, "dequant-cublaslt", &count);
-    tern_stats_compute(samples, count, &stats);
-    row->dequant_us = stats.median;
-    free(samples);
+    row->dequant_us = baseline_us(f, "dequant-cublaslt");
+    if (x->sustained.run == 0)
+        return;
+    row->sustained_us = x->sustained.us;
+    row->sustained_speedup = baseline_us(f, SUSTAINED_BASELINE) / x->sustained.us;
 }
 
 /* What another run may say of the ratio of two finalists, which the rounds of one run cannot know: where memory lies, and at
  * the power cap the state of the card. */
 static double run_to_run(const struct final *f) {
-    struct tern_problem_shape shape = tern_run_shape(f->run, f->p);
-    double read_us = tern_cost_limit_us(&f->run->gpu, shape.format, 0, shape.n, shape.k);
-    return f->p->limit_us > read_us ? RUN_TO_RUN_COMPUTE : RUN_TO_RUN_MEMORY;
+    return f->p->compute_bound ? RUN_TO_RUN_COMPUTE : RUN_TO_RUN_MEMORY;
 }
 
 /* One result row a layout: its fastest finalist. */
@@ -358,8 +400,10 @@ enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct t
         status = attempt(&f, &failed, err);
     if (status == TERN_OK && f.reply)
         judge_rounds(&f);
-    for (size_t i = 0; i < f.count; i++)
+    for (size_t i = 0; i < f.count; i++) {
         free(f.list[i].samples);
+        free(f.list[i].loaded);
+    }
     json_decref(f.reply);
     return status;
 }

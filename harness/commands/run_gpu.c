@@ -59,6 +59,7 @@ static enum tern_call receive(struct run_gpu *gpu, json_t **reply, char *why, si
         return call;
     }
     gpu->run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
+    gpu->run->rest_s += tern_message_real(*reply, "rest_seconds", 0);
     gpu->run->verify_s += tern_message_real(*reply, "verify_seconds", 0);
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
         tern_run_gpu_kill(gpu);

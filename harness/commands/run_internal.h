@@ -36,11 +36,17 @@
 
 #include <pthread.h>
 
-#define RUN_POLICY        "graph/cold" /* captured graph, weight copies rotated over more than twice the L2, activations hot */
-#define RUN_POLICY_CHECK  "small"      /* small odd shapes, not timed */
-#define RUN_POLICY_REPLAY "replay"     /* both, answered from a recording */
-#define RUN_POLICY_EMU    "emu"        /* on the emulator: small odd shapes, and rows of real weights */
-#define RUN_POLICY_PLAN   "planned"
+/* Captured graph, weight copies rotated over more than twice the L2, activations hot; memory-bound problems. */
+#define RUN_POLICY "graph/cold"
+/* The same on a device that rested before each replay, and under the kernel's own load; compute-bound problems, which would run
+ * into the power cap: at it a time says more about the minute than about the kernel. */
+#define RUN_POLICY_COOL      "graph/cold/cool"
+#define RUN_POLICY_SUSTAINED "graph/cold/sustained"
+#define RUN_POLICY_CHECK     "small"  /* small odd shapes, not timed */
+#define RUN_POLICY_REPLAY    "replay" /* all of them, answered from a recording */
+#define RUN_POLICY_EMU       "emu"    /* on the emulator: small odd shapes, and rows of real weights */
+#define RUN_POLICY_PLAN      "planned"
+#define RUN_POLICIES         5 /* that depend on the weights */
 
 /* Deadlines without --timeout. ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. The
  * first trial of a layer packs its weights, which takes seconds for the largest; every other one takes milliseconds. */
@@ -90,6 +96,7 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
+    bool compute_bound;             /* by the GPU's description, so that no measurement changes the policy of its rows */
     size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today; 0: none */
     double search_gap;              /* see tern_search_gap */
     bool done;                      /* a result exists, from this run or resumed */
@@ -134,6 +141,7 @@ struct run {
     pthread_cond_t changed;      /* a problem or a check is finished or given back, or the run has failed */
     struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */
     double described_f16_tflops; /* of the description, when ceilings override it */
+    double described_balance;    /* the same: f16 operations a byte of memory traffic */
     struct tern_shapes shapes;   /* after selection */
     struct tern_template *templates;
     size_t template_count;
@@ -145,11 +153,9 @@ struct run {
     size_t gpu_count;
     enum tern_status failed; /* ends the work of every device: the error that failure holds */
     struct tern_error failure;
-    const char *policy, *check_policy; /* of timed trials and of checks: RUN_POLICY... */
-    const char *emu_policy, *plan_policy;
-    struct run_real_layer real[TERN_MAX_LAYERS];
+    struct run_real_layer real[TERN_MAX_LAYERS]; /* --weights */
     size_t real_count;
-    char policies[3][32]; /* what policy, emu_policy and plan_policy point to with --weights: they end in @IDENTITY */
+    char policies[RUN_POLICIES][40]; /* with the identity of real weights behind them; "" for random ones */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id; /* device: the first one, or the description that is planned for */
@@ -164,8 +170,8 @@ struct run {
     int64_t start_ns;
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
-     * launches, checks and verifications, and the preparation of layers took. */
-    double gpu_s, busy_s, verify_s, prepare_s;
+     * launches, rests before cool ones, checks and verifications, and the preparation of layers took. */
+    double gpu_s, busy_s, rest_s, verify_s, prepare_s;
 };
 
 /* run_setup.c */
@@ -176,6 +182,8 @@ void tern_run_release(struct run *run);
 /* With --weights: the shapes are those of the checkpoint, narrowed to the layers in one format, or --shapes checked against it; names of
  * shapes and policies get the identity of the weights, so that no row of theirs is taken for one of random weights. */
 enum tern_status tern_run_weights(struct run *run, struct tern_error *err);
+/* The name of a RUN_POLICY... for rows of this run: with the identity of the weights behind it, if they are real ones. */
+const char *tern_run_weights_policy(const struct run *run, const char *policy);
 /* Adds to a request for a worker where the weights of p's layer are; nothing without --weights. */
 void tern_run_weights_request(const struct run *run, const struct run_problem *p, json_t *request);
 
@@ -199,6 +207,9 @@ double tern_run_timeout_s(const struct run *run, double default_s);
 
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);
+/* Policy of the trials, finals and baselines of a problem, and of checks. */
+const char *tern_run_policy(const struct run *run, const struct run_problem *p);
+const char *tern_run_check_policy(const struct run *run);
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p);
 /* Source of a build: preamble and kernel.cu. */
 enum tern_status tern_run_source(const struct run *run, const struct run_build *build, struct tern_str *out,

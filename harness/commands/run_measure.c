@@ -84,7 +84,7 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         tern_log_note("%zu of %zu problems are done already", resumed, run->problem_count);
     if (status == TERN_OK)
         status = compile_needed(run, err);
-    run->busy_s = run->verify_s = run->prepare_s = 0; /* of calibrating */
+    run->busy_s = run->rest_s = run->verify_s = run->prepare_s = 0; /* of calibrating */
     double budget_s = run->options.replay ? (double)INFINITY : DEFAULT_BUDGET_S;
     if (run->options.budget_s > 0)
         budget_s = run->options.budget_s;

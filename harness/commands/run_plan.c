@@ -118,7 +118,7 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
-    tern_str_copy(trial.policy, sizeof trial.policy, run->emu_policy);
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_EMU));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, &err);
     trial.outcome = call == TERN_CALL_OK        ? tern_reply_outcome_of(reply)
                     : call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT
@@ -149,8 +149,9 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
         struct run_build *b = &run->builds[e->build];
         struct tern_store_trial earlier;
         bool found = false, queued = false;
-        enum tern_status status = tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
-                                                        run->emu_policy, "verify", &earlier, &found, err);
+        enum tern_status status =
+            tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
+                                  tern_run_weights_policy(run, RUN_POLICY_EMU), "verify", &earlier, &found, err);
         if (status != TERN_OK)
             return status;
         if (found) {
@@ -229,7 +230,7 @@ static enum tern_status plan_problem(struct run *run, struct run_problem *p, str
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
-    tern_str_copy(trial.policy, sizeof trial.policy, run->plan_policy);
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_PLAN));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, err);
     trial.outcome = TERN_OUTCOME_PLANNED;
     run->outcomes[TERN_OUTCOME_PLANNED]++;

@@ -19,7 +19,7 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
     return tern_faults_parse(o->fault, &faults, err);
 }
 
-/* Gives the rows of this run device classes, a GPU name and a policy of their own. */
+/* Gives the rows of this run device classes and a GPU name of their own. */
 static enum tern_status rename_devices(struct run *run, struct tern_error *err) {
     static const char device_suffix[] = " (replay)";
     if (strlen(run->gpu.name) + sizeof TERN_REPLAY_SUFFIX > sizeof run->gpu.name ||
@@ -31,7 +31,6 @@ static enum tern_status rename_devices(struct run *run, struct tern_error *err) 
         strncat(name, device_suffix, sizeof run->gpus[i].info.name - strlen(name) - 1);
     }
     tern_str_copy(run->nvrtc, sizeof run->nvrtc, REPLAY_COMPILER);
-    run->policy = run->check_policy = RUN_POLICY_REPLAY;
     return TERN_OK;
 }
 

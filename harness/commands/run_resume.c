@@ -142,8 +142,8 @@ static enum tern_status take_over(struct run *run, struct resume *r, size_t prob
         return status;
     status = tern_store_build_find(run->store, row.build_key, &build, &found, err);
     if (status == TERN_OK && found)
-        status =
-            tern_store_trial_find(run->store, run->device_id, p->id, build.id, run->policy, "final", &trial, &found, err);
+        status = tern_store_trial_find(run->store, run->device_id, p->id, build.id, tern_run_policy(run, p), "final", &trial,
+                                       &found, err);
     if (status == TERN_OK && found)
         status = tern_store_device_get(run->store, trial.device, &device, err);
     if (status != TERN_OK || !found)

@@ -116,7 +116,7 @@ static enum tern_status recall_check(const struct run *run, struct run_build *bu
     struct tern_store_trial check;
     bool found = false;
     enum tern_status status = tern_store_trial_find(run->store, run->device_id, TERN_STORE_ANY_PROBLEM, build->row.id,
-                                                    run->check_policy, "verify", &check, &found, err);
+                                                    tern_run_check_policy(run), "verify", &check, &found, err);
     if (status != TERN_OK || !found)
         return status;
     note_check(build, &check);
@@ -128,8 +128,8 @@ static enum tern_status known_already(struct screening *s, struct attempt *a, bo
     struct run *run = s->run;
     struct run_build *build = &run->builds[a->entry->build];
     bool quarantined = false;
-    enum tern_status status = tern_store_trial_find(run->store, run->device_id, s->p->id, build->row.id, run->policy,
-                                                    "screen", &a->trial, known, err);
+    enum tern_status status = tern_store_trial_find(run->store, run->device_id, s->p->id, build->row.id,
+                                                    tern_run_policy(run, s->p), "screen", &a->trial, known, err);
     if (status != TERN_OK || *known)
         return status;
     status = tern_store_quarantined(run->store, run->device_id, s->p->id, build->row.id, &quarantined, err);
@@ -175,7 +175,7 @@ static enum tern_status begin_next(struct screening *s, struct attempt *a, bool 
                                              .us = (double)NAN,
                                              .us_lo = (double)NAN,
                                              .us_hi = (double)NAN};
-        tern_str_copy(a->trial.policy, sizeof a->trial.policy, run->policy);
+        tern_str_copy(a->trial.policy, sizeof a->trial.policy, tern_run_policy(run, s->p));
         *have = true;
         return tern_store_trial_begin(run->store, &a->trial, err);
     }
@@ -188,11 +188,11 @@ static json_t *candidate_message(const char *what, const struct screening *s, co
     const struct run_build *build = &s->run->builds[a->entry->build];
     struct tern_problem_shape shape = tern_run_shape(s->run, s->p);
     double best_us = tern_search_best(s->search);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:b}", "do", what, "template",
-                     build->row.template_name, "params", build->row.params, "format", shape.format->name, "cubin",
-                     build->row.cubin_hash, "m", (json_int_t)shape.m, "n", (json_int_t)shape.n, "k", (json_int_t)shape.k,
-                     "expected_us", a->entry->predicted_us, "best_us",
-                     isfinite(best_us) ? best_us : 0.0 /* JSON has no infinity */, "check", !build->checked);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:b, s:b}", "do", what, "template", build->row.template_name,
+        "params", build->row.params, "format", shape.format->name, "cubin", build->row.cubin_hash, "m", (json_int_t)shape.m,
+        "n", (json_int_t)shape.n, "k", (json_int_t)shape.k, "expected_us", a->entry->predicted_us, "best_us",
+        isfinite(best_us) ? best_us : 0.0 /* JSON has no infinity */, "check", !build->checked, "cool", s->p->compute_bound);
 }
 
 static enum tern_status send(struct screening *s, struct attempt *a, struct tern_error *err) {
@@ -223,7 +223,7 @@ static void read_check(struct screening *s, struct attempt *a, const json_t *che
         return;
     a->check = a->trial;
     tern_str_copy(a->check.stage, sizeof a->check.stage, "verify");
-    tern_str_copy(a->check.policy, sizeof a->check.policy, s->run->check_policy);
+    tern_str_copy(a->check.policy, sizeof a->check.policy, tern_run_check_policy(s->run));
     a->check.predicted_us = (double)NAN;
     read_result(check, &a->check);
     note_check(&s->run->builds[a->entry->build], &a->check);

@@ -116,10 +116,6 @@ static enum tern_status open_store(struct run *run, struct tern_error *err) {
 
 /* The main thread has the lock from here to the end; run_share.c lends it to the threads of the devices. */
 static void init(struct run *run) {
-    run->policy = RUN_POLICY;
-    run->check_policy = RUN_POLICY_CHECK;
-    run->emu_policy = RUN_POLICY_EMU;
-    run->plan_policy = RUN_POLICY_PLAN;
     pthread_mutex_init(&run->lock, NULL);
     pthread_cond_init(&run->changed, NULL);
     pthread_mutex_lock(&run->lock);

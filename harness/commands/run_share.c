@@ -140,7 +140,10 @@ static enum tern_status tune_one(const struct sharing *s, struct run_gpu *gpu, s
 static enum tern_status settle(struct run_gpu *gpu, struct tern_error *err) {
     char why[512];
     enum tern_status status = TERN_OK;
-    json_t *reply = NULL, *request = json_pack("{s:s, s:f}", "do", "settle", "seconds", SETTLE_S);
+    json_t *reply = NULL, *formats = json_array();
+    for (size_t i = 0; i < gpu->run->shapes.format_count; i++)
+        json_array_append_new(formats, json_string(gpu->run->shapes.formats[i].name));
+    json_t *request = json_pack("{s:s, s:f, s:o}", "do", "settle", "seconds", SETTLE_S, "formats", formats);
     if (tern_run_gpu_call(gpu, NULL, request, SETTLE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK &&
         status == TERN_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died under a plain load: %s", why);

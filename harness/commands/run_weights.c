@@ -12,6 +12,16 @@
 #define ID_DIGITS  8
 #define CHECK_ROWS 1024 /* decoded at a time, to see that kernels can have them */
 
+static const char *const policies[RUN_POLICIES] = {RUN_POLICY, RUN_POLICY_COOL, RUN_POLICY_SUSTAINED, RUN_POLICY_EMU,
+                                                   RUN_POLICY_PLAN};
+
+const char *tern_run_weights_policy(const struct run *run, const char *policy) {
+    for (size_t i = 0; i < RUN_POLICIES; i++)
+        if (run->policies[i][0] && strcmp(policies[i], policy) == 0)
+            return run->policies[i];
+    return policy;
+}
+
 /* What a layer's name and digest are; every request for its weights carries them. */
 static const struct run_real_layer *find_real(const struct run *run, const char *name) {
     for (size_t i = 0; i < run->real_count; i++)
@@ -110,7 +120,6 @@ static enum tern_status check_rows(const struct tern_model_layer *layer, const s
 static enum tern_status identify(struct run *run, const struct tern_model *model, struct tern_error *err) {
     struct tern_shapes *s = &run->shapes;
     char all[TERN_HASH_CHARS], id[ID_DIGITS + 2];
-    const char *const bases[3] = {RUN_POLICY, RUN_POLICY_EMU, RUN_POLICY_PLAN};
     enum tern_status status = TERN_OK;
     struct tern_hash_state *state = tern_hash_new();
     for (size_t i = 0; i < s->layer_count && !status; i++) {
@@ -124,11 +133,8 @@ static enum tern_status identify(struct run *run, const struct tern_model *model
     }
     tern_hash_end(state, all);
     tern_str_format(id, sizeof id, "@%.*s", ID_DIGITS, all);
-    for (int i = 0; i < 3; i++)
-        tern_str_format(run->policies[i], sizeof run->policies[i], "%s%s", bases[i], id);
-    run->policy = run->policies[0];
-    run->emu_policy = run->policies[1];
-    run->plan_policy = run->policies[2];
+    for (size_t i = 0; i < RUN_POLICIES; i++)
+        tern_str_format(run->policies[i], sizeof run->policies[i], "%s%s", policies[i], id);
     char base[sizeof s->name];
     tern_str_copy(base, sizeof base - ID_DIGITS - 1, s->name);
     tern_str_format(s->name, sizeof s->name, "%s%s", base, id);

@@ -17,6 +17,8 @@ static int add_trial(void *user, const struct tern_store_trial *t, const struct 
     const struct tern_curve *curve = user;
     if (!same_weights(t->policy, curve->problem.shapes))
         return 0;
+    if (strcmp(t->stage, "sustained") == 0)
+        return 0; /* no part of the search; its seconds are those of the final */
     struct tern_curve_trial trial = {.build = t->build,
                                      .ok = t->outcome == TERN_OUTCOME_OK,
                                      .final = strcmp(t->stage, "final") == 0,

@@ -26,6 +26,7 @@ struct tern_result {
     double baseline_us;
     double dequant_us;                      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
     double speedup, speedup_lo, speedup_hi; /* baseline / winner */
+    double sustained_us, sustained_speedup; /* under the kernel's own load, cuBLASLt under its own; NAN if memory-bound */
     double limit_us, pct_of_limit;          /* 100 * limit / us */
     double predicted_us;                    /* cost model */
     /* what a launch needs; expressions in the arithmetic of config/expr.h */

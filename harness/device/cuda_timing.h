@@ -19,10 +19,20 @@ enum tern_status tern_graph_capture(void *context, const struct tern_launch *lau
  * that no sample holds the host's submission. count: 1 to TERN_MAX_REPLAYS. Waits, and checks errors. */
 enum tern_status tern_graph_times(void *context, struct tern_graph *const *graphs, size_t count, double *us,
                                   struct tern_error *err);
+/* The same on a cool device: before each graph the device rests, the longer the longer the last one ran (1 to 4 ms), and then
+ * runs `flush` (tern_flush_open), behind which the host submits. Any count. */
+enum tern_status tern_graph_times_cool(void *context, struct tern_graph *flush, struct tern_graph *const *graphs,
+                                       size_t count, double *us, struct tern_error *err);
+/* The same under load: one graph back to back, `warm_s` that do not count and then `measure_s` in `count` samples of as many
+ * replays each; 1 to TERN_MAX_REPLAYS. */
+enum tern_status tern_graph_times_loaded(void *context, struct tern_graph *graph, double warm_s, double measure_s,
+                                         size_t count, double *us, struct tern_error *err);
 /* One sample of one graph, with its run-in. */
 enum tern_status tern_graph_time(void *context, struct tern_graph *graph, double *us, struct tern_error *err);
-/* Seconds that the device spent in replays since the context was opened, run-ins included. */
+/* Seconds that the device spent in replays since the context was opened, run-ins included; and that it rested before cool ones.
+ */
 double tern_cuda_busy_s(const void *context);
+double tern_cuda_rest_s(const void *context);
 void tern_graph_free(void *context, struct tern_graph *graph);
 
 /* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace, inputs binary16. */

@@ -266,16 +266,30 @@ enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern
     return status;
 }
 
+static enum tern_status get_dequantise(struct tern_fixed *fixed, const struct tern_format *format, void **function,
+                                       struct tern_error *err) {
+    for (int i = DEQUANTISE; i < ROW_COUNT; i++)
+        if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero))
+            return get(fixed, i, function, err);
+    return tern_error_set(err, TERN_INTERNAL, "no dequantisation of %s", format->name);
+}
+
+enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, struct tern_error *err) {
+    static const int wanted[] = {REFERENCE, COMPARE, CHECKSUM, PROBES + TERN_FIXED_READ_8};
+    enum tern_status status = TERN_OK;
+    void *function;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && status == TERN_OK; i++)
+        status = get(fixed, wanted[i], &function, err);
+    return status == TERN_OK ? get_dequantise(fixed, format, &function, err) : status;
+}
+
 enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format,
                                        const struct tern_args *args, struct tern_launch *launch, struct tern_error *err) {
     int64_t tiles = (args->n + 15) / 16 * ((args->k + 127) / 128);
     *launch = (struct tern_launch){.grid = {(tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, 1},
                                    .block = 32 * TERN_DEQUANTISE_WARPS,
                                    .args = *args};
-    for (int i = DEQUANTISE; i < ROW_COUNT; i++)
-        if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero))
-            return get(fixed, i, &launch->function, err);
-    return tern_error_set(err, TERN_INTERNAL, "no dequantisation of %s", format->name);
+    return get_dequantise(fixed, format, &launch->function, err);
 }
 
 enum tern_status tern_fixed_probe(struct tern_fixed *fixed, int probe, void **function, struct tern_error *err) {

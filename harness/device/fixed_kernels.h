@@ -15,6 +15,9 @@ struct tern_fixed;
 /* `arch` as for tern_nvrtc_compile; NULL for the device's own. Compiles nothing yet. The context must outlive *fixed. */
 enum tern_status tern_fixed_open(void *context, const char *arch, struct tern_fixed **fixed, struct tern_error *err);
 void tern_fixed_close(struct tern_fixed *fixed);
+/* Builds ahead what checking and timing layers of a format take: seconds of the compiler, not of the device. Not while another
+ * thread uses `fixed`. */
+enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, struct tern_error *err);
 
 /* Enqueues the FP64 reference; every pointer of args is device memory. Any m, n, k > 0. The same stream orders what follows.
  */

@@ -64,6 +64,8 @@ static json_t *problem(const struct tern_result *row) {
     json_object_set_new(object, "baseline", baseline);
     json_object_set_new(object, "speedup", number(row->speedup));
     json_object_set_new(object, "speedup_lo", number(row->speedup_lo));
+    json_object_set_new(object, "sustained_us", number(row->sustained_us));
+    json_object_set_new(object, "sustained_speedup", number(row->sustained_speedup));
     json_object_set_new(object, "limit_us", number(row->limit_us));
     json_object_set_new(object, "pct_of_limit", number(row->pct_of_limit));
     return object;

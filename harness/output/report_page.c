@@ -103,6 +103,8 @@ static void add_row(struct tern_str *out, const struct tern_result *row) {
         tern_str_append(out, "<td>–</td>");
     add_number(out, "", row->baseline_us, "");
     add_number(out, "", row->speedup, "×");
+    add_number(out, "", row->sustained_us, "");
+    add_number(out, "", row->sustained_speedup, "×");
     add_number(out, "", row->limit_us, "");
     add_number(out, row->planned ? "~" : "", report_percent(row), " %");
     add_number(out, "", row->p_best, "");
@@ -123,6 +125,8 @@ static void add_table(struct tern_str *out, const struct report_model *model) {
                    {"95 % interval, µs", ""},
                    {"best cuBLASLt, µs", ""},
                    {"speed-up", ""},
+                   {"sustained, µs", ""},
+                   {"sustained speed-up", ""},
                    {"limit, µs", ""},
                    {"of limit", ""},
                    {"P(best)", ""},

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define NAME_WIDTH   10
-#define WINNER_WIDTH 22
+#define WINNER_WIDTH 13
+#define CHOICE_WIDTH 22 /* of a planned row, which has fewer columns */
 
 /* Three to four significant digits in at most 9 characters; "-" where the number is unknown. */
 static const char *show_us(char *out, size_t size, const char *mark, double us) {
@@ -54,8 +55,8 @@ static void print_heading(FILE *out, const struct tern_result *row) {
         fprintf(out, "  %-10s %5s  %-22s %12s %9s %7s\n", "layer", "M", "first choice", "predicted us", "limit us",
                 "% limit");
     } else {
-        fprintf(out, "  %-10s %5s  %-22s %8s %9s %8s %7s\n", "layer", "M", "winner", "us", "cuBLASLt", "speed-up",
-                "% limit");
+        fprintf(out, "  %-10s %5s  %-13s %8s %9s %8s %9s %7s\n", "layer", "M", "winner", "us", "cuBLASLt", "speed-up",
+                "sustained", "% limit");
     }
 }
 
@@ -64,17 +65,18 @@ static void print_planned(FILE *out, const struct tern_result *row) {
     char name[16], winner[32], us[24], limit[24], percent[24];
     double share = row->predicted_us > 0.0 ? 100.0 * row->limit_us / row->predicted_us : (double)NAN;
     fprintf(out, "  %-10s %5lld  %-22s %12s %9s %7s\n", fit(name, sizeof name, row->layer, NAME_WIDTH), (long long)row->m,
-            row->template_name[0] ? fit(winner, sizeof winner, row->template_name, WINNER_WIDTH) : "none",
+            row->template_name[0] ? fit(winner, sizeof winner, row->template_name, CHOICE_WIDTH) : "none",
             show_us(us, sizeof us, "~", row->predicted_us), show_us(limit, sizeof limit, "", row->limit_us),
             show_scaled(percent, sizeof percent, "%", share));
 }
 
 static void print_measured(FILE *out, const struct tern_result *row) {
-    char name[16], winner[32], us[24], baseline[24], speedup[24], percent[24];
-    fprintf(out, "  %-10s %5lld  %-22s %8s %9s %8s %7s\n", fit(name, sizeof name, row->layer, NAME_WIDTH), (long long)row->m,
-            row->template_name[0] ? fit(winner, sizeof winner, row->template_name, WINNER_WIDTH) : "none",
+    char name[16], winner[32], us[24], baseline[24], speedup[24], sustained[24], percent[24];
+    fprintf(out, "  %-10s %5lld  %-13s %8s %9s %8s %9s %7s\n", fit(name, sizeof name, row->layer, NAME_WIDTH),
+            (long long)row->m, row->template_name[0] ? fit(winner, sizeof winner, row->template_name, WINNER_WIDTH) : "none",
             show_us(us, sizeof us, "", row->us), show_us(baseline, sizeof baseline, "", row->baseline_us),
             show_scaled(speedup, sizeof speedup, "x", row->speedup),
+            show_scaled(sustained, sizeof sustained, "x", row->sustained_speedup),
             show_scaled(percent, sizeof percent, "%", row->pct_of_limit));
 }
 
@@ -117,7 +119,7 @@ static void add_number(struct tern_str *out, double value) {
 
 void tern_output_csv_text(struct tern_str *out, const struct tern_results *results) {
     tern_str_append(out, "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                         "pct_of_limit,p_best,regret\n");
+                         "pct_of_limit,p_best,regret,sustained_us,sustained_speedup\n");
     for (size_t i = 0; i < results->count; i++) {
         const struct tern_result *row = &results->rows[i];
         const char *const texts[] = {row->format, row->op, row->layer};
@@ -136,8 +138,9 @@ void tern_output_csv_text(struct tern_str *out, const struct tern_results *resul
         }
         tern_str_append(out, ",");
         add_text(out, row->baseline);
-        const double rest[] = {row->baseline_us, row->speedup, row->limit_us, row->pct_of_limit, row->p_best, row->regret};
-        for (size_t t = 0; t < 6; t++) {
+        const double rest[] = {row->baseline_us, row->speedup, row->limit_us,     row->pct_of_limit,
+                               row->p_best,      row->regret,  row->sustained_us, row->sustained_speedup};
+        for (size_t t = 0; t < sizeof rest / sizeof rest[0]; t++) {
             tern_str_append(out, ",");
             add_number(out, rest[t]);
         }

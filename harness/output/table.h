@@ -14,7 +14,7 @@
  * format. Planned rows stand under their own heading, their predicted us marked "~", with no speed-up. */
 void tern_output_table(FILE *out, const struct tern_results *results);
 /* winners.csv: format, op, layer, n, k, m, template, params, us, us_lo, us_hi, baseline, baseline_us, speedup, limit_us,
- * pct_of_limit, p_best. Sorted; no timestamps. */
+ * pct_of_limit, p_best, regret, sustained_us, sustained_speedup. Sorted; no timestamps. */
 enum tern_status tern_output_csv(const char *path, const struct tern_results *results, struct tern_error *err);
 /* The same as text, appended to `out`. Unknown numbers are empty fields. */
 void tern_output_csv_text(struct tern_str *out, const struct tern_results *results);

@@ -125,8 +125,14 @@ static const char SCHEMA_2[] = "ALTER TABLE trial ADD COLUMN gpu_seconds REAL CH
                                " OR (regret >= 0 AND planned = 0));"
                                "CREATE INDEX trial_build ON trial(build, policy, stage);";
 
+/* Times under load beside those on a cool device. */
+static const char SCHEMA_3[] = "ALTER TABLE winner ADD COLUMN sustained_us REAL CHECK (sustained_us IS NULL"
+                               " OR (sustained_us > 0 AND planned = 0));"
+                               "ALTER TABLE winner ADD COLUMN sustained_speedup REAL CHECK (sustained_speedup IS NULL"
+                               " OR (sustained_speedup > 0 AND sustained_us IS NOT NULL));";
+
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
-static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2};
+static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2, SCHEMA_3};
 
 static enum tern_status read_number(struct tern_store *s, const char *sql, int64_t *value, struct tern_error *err) {
     sqlite3_stmt *statement;

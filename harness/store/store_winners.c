@@ -106,17 +106,19 @@ static enum tern_status insert_winner(struct tern_store *s, int64_t run, int64_t
         "INSERT INTO winner (run, device, real, problem, build, shapes, layer, layer_count, planned, layout, us, us_lo, "
         "us_hi,"
         " p_best, baseline, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, predicted_us,"
-        " entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m, regret)"
+        " entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m, regret, sustained_us, "
+        "sustained_speedup)"
         " SELECT ?1, id, real, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, "
         "?23,"
-        " ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33 FROM device WHERE id = ?2 RETURNING id";
+        " ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35 FROM device WHERE id = ?2 RETURNING id";
     int64_t id = 0;
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(
-        s, &statement, err, sql, "iiiittiitddddtddddddddttttttttiid", run, device, problem, build, r->shapes, r->layer,
+        s, &statement, err, sql, "iiiittiitddddtddddddddttttttttiiddd", run, device, problem, build, r->shapes, r->layer,
         r->layer_count, (int64_t)r->planned, r->layout, r->us, r->us_lo, r->us_hi, r->p_best, r->baseline, r->baseline_us,
         r->dequant_us, r->speedup, r->speedup_lo, r->speedup_hi, r->limit_us, r->pct_of_limit, r->predicted_us, r->entry,
-        r->grid[0], r->grid[1], r->grid[2], r->block, r->smem, r->workspace, r->cluster, r->min_m, r->max_m, r->regret);
+        r->grid[0], r->grid[1], r->grid[2], r->block, r->smem, r->workspace, r->cluster, r->min_m, r->max_m, r->regret,
+        r->sustained_us, r->sustained_speedup);
     return status ? status : tern_store_finish(s, statement, &id, err);
 }
 
@@ -170,13 +172,21 @@ static const struct {
     FIELD(build_key),     FIELD(cubin_hash), FIELD(template_hash),
 };
 static const size_t DOUBLES[] = {
-    offsetof(struct tern_result, us),           offsetof(struct tern_result, us_lo),
-    offsetof(struct tern_result, us_hi),        offsetof(struct tern_result, p_best),
-    offsetof(struct tern_result, regret),       offsetof(struct tern_result, baseline_us),
-    offsetof(struct tern_result, dequant_us),   offsetof(struct tern_result, speedup),
-    offsetof(struct tern_result, speedup_lo),   offsetof(struct tern_result, speedup_hi),
-    offsetof(struct tern_result, limit_us),     offsetof(struct tern_result, pct_of_limit),
+    offsetof(struct tern_result, us),
+    offsetof(struct tern_result, us_lo),
+    offsetof(struct tern_result, us_hi),
+    offsetof(struct tern_result, p_best),
+    offsetof(struct tern_result, regret),
+    offsetof(struct tern_result, baseline_us),
+    offsetof(struct tern_result, dequant_us),
+    offsetof(struct tern_result, speedup),
+    offsetof(struct tern_result, speedup_lo),
+    offsetof(struct tern_result, speedup_hi),
+    offsetof(struct tern_result, limit_us),
+    offsetof(struct tern_result, pct_of_limit),
     offsetof(struct tern_result, predicted_us),
+    offsetof(struct tern_result, sustained_us),
+    offsetof(struct tern_result, sustained_speedup),
 };
 static const size_t INTEGERS[] = {
     offsetof(struct tern_result, m),           offsetof(struct tern_result, n),
@@ -193,7 +203,7 @@ static const char WINNERS_SQL[] =
     "smem,"
     " workspace, cluster, key, cubin_hash, template_hash,"
     " us, us_lo, us_hi, p_best, regret, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, "
-    "predicted_us,"
+    "predicted_us, sustained_us, sustained_speedup,"
     " m, n, k, layer_count, registers, static_smem_bytes, spill_bytes, min_m, max_m, planned FROM ("
     "  SELECT w.*, d.gpu, d.arch, p.format, p.op, p.m, p.n, p.k, c.template, c.params, c.template_hash, b.key, b.cubin_hash,"
     "   b.registers, b.static_smem_bytes, b.spill_bytes,"

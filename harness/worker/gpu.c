@@ -6,6 +6,7 @@
 #include "worker/process.h"
 #include "worker/reply.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static json_t *count_devices(void) {
@@ -35,10 +36,38 @@ static json_t *prepare(struct gpu_session *s, const json_t *request) {
                      (json_int_t)s->layer.packs[0].stride);
 }
 
+/* What the compiler must make for the formats of a run. A failure shows when it is needed. */
+struct ahead {
+    struct gpu_session *session;
+    const json_t *formats;
+};
+
+static void *build_ahead(void *user) {
+    const struct ahead *a = user;
+    struct tern_error err;
+    struct tern_format format;
+    json_t *name;
+    size_t i;
+    if (tern_cuda_enter(a->session->context, &err) != TERN_OK)
+        return NULL;
+    json_array_foreach(a->formats, i, name) {
+        if (tern_format_parse(json_string_value(name), &format, &err) == TERN_OK)
+            (void)tern_fixed_build(a->session->fixed, &format, &err);
+    }
+    return NULL;
+}
+
+/* While the device is under load, the host compiles: later the device would wait for it. */
 static json_t *settle(struct gpu_session *s, const json_t *request) {
     struct tern_error err;
     struct tern_clocks clocks;
-    if (tern_cuda_settle(s->context, tern_message_real(request, "seconds", 3.0), &err) != TERN_OK)
+    struct ahead a = {.session = s, .formats = json_object_get(request, "formats")};
+    pthread_t thread;
+    bool beside = pthread_create(&thread, NULL, build_ahead, &a) == 0;
+    enum tern_status status = tern_cuda_settle(s->context, tern_message_real(request, "seconds", 3.0), &err);
+    if (beside)
+        (void)pthread_join(thread, NULL);
+    if (status != TERN_OK)
         return tern_reply_error(&err);
     tern_cuda_clocks(s->context, &clocks);
     return json_pack("{s:i}", "sm_mhz", clocks.sm_mhz);
@@ -74,12 +103,15 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
 
 /* What the parent has been told of where the time went. */
 struct told {
-    double busy_s, verify_s;
+    double busy_s, rest_s, verify_s;
 };
 
 static void add_seconds(json_t *reply, const struct gpu_session *s, struct told *told) {
-    const struct told now = {.busy_s = s->context ? tern_cuda_busy_s(s->context) : 0, .verify_s = s->verify_s};
+    const struct told now = {.busy_s = s->context ? tern_cuda_busy_s(s->context) : 0,
+                             .rest_s = s->context ? tern_cuda_rest_s(s->context) : 0,
+                             .verify_s = s->verify_s};
     json_object_set_new(reply, "busy_seconds", json_real(now.busy_s - told->busy_s));
+    json_object_set_new(reply, "rest_seconds", json_real(now.rest_s - told->rest_s));
     json_object_set_new(reply, "verify_seconds", json_real(now.verify_s - told->verify_s));
     *told = now;
 }

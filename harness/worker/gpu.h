@@ -5,21 +5,23 @@
  * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
  * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
  * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
- * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "expected_us", "best_us", "check"}: if `check`, first the candidate
- * on small odd shapes against the host's FP64; verifies on the prepared problem, times, verifies again; answers
+ * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "expected_us", "best_us", "check", "cool"}: if `check`, first the candidate
+ * on small odd shapes against the host's FP64; verifies on the prepared problem, times (if `cool`, on a rested device), verifies
+ * again; answers
  *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds", "disturbed", "check": {"outcome", "detail", "gpu_seconds"}}:
  * seconds of device work, verification and warm-up included. A candidate that fails the check has its outcome for both.
  * {"do": "ahead", ...}: keys as of a trial; loads its module beside whatever the device is at. No answer.
- * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds"}: interleaved rounds of finalists and
- * baselines; answers
- *     {"entries": [{"outcome", "detail", "samples"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
+ * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds", "cool"}: interleaved rounds of finalists and
+ * baselines; if `cool`, then the fastest and the best heuristic each under their own load; answers
+ *     {"entries": [{"outcome", "detail", "samples", "loaded"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "throttle",
  * "others", "gpu_seconds"}.
  * {"do": "control"}: proves that the device computes right; answers {"read_us", "burst_us"} (measure/control.h).
- * {"do": "settle", "seconds"}: load until the clocks settle; answers {"sm_mhz"}.
+ * {"do": "settle", "seconds", "formats"}: load until the clocks settle; meanwhile the host compiles what layers of these
+ * formats will need; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).
- * Every answer holds "busy_seconds", what replays took since the last one by the device's events, and "verify_seconds", the time
- * of checks and verifications. Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
+ * Every answer holds "busy_seconds", what replays took since the last one by the device's events, "rest_seconds" before cool
+ * replays, and "verify_seconds", the time of checks and verifications. Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
  * "sticky": true and the process ends: the context is lost. */
 #ifndef TERN_WORKER_GPU_H
 #define TERN_WORKER_GPU_H

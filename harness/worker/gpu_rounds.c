@@ -42,7 +42,7 @@ static size_t draw_order(struct gpu_rounds *r, struct tern_random *random, struc
     return n;
 }
 
-static enum tern_status one_round(void *context, struct gpu_rounds *r, struct tern_random *random, size_t round,
+static enum tern_status one_round(struct gpu_session *s, struct gpu_rounds *r, struct tern_random *random, size_t round,
                                   struct tern_error *err) {
     struct gpu_entrant *in[GPU_ENTRANTS_MAX];
     struct tern_graph *graphs[GPU_ENTRANTS_MAX] = {NULL};
@@ -50,7 +50,7 @@ static enum tern_status one_round(void *context, struct gpu_rounds *r, struct te
     size_t n = draw_order(r, random, in);
     for (size_t i = 0; i < n; i++)
         graphs[i] = in[i]->graph;
-    enum tern_status status = tern_graph_times(context, graphs, n, us, err);
+    enum tern_status status = gpu_times(s, graphs, n, us, err);
     for (size_t i = 0; i < n && status == TERN_OK; i++) {
         in[i]->samples[round] = us[i];
         in[i]->count = round + 1;
@@ -116,16 +116,16 @@ static bool enough(const struct gpu_rounds *r, int64_t elapsed_ns, double second
     return elapsed_s > seconds || settled(r);
 }
 
-enum tern_status gpu_rounds_run(void *context, struct gpu_rounds *r, double seconds, struct tern_error *err) {
+enum tern_status gpu_rounds_run(struct gpu_session *s, struct gpu_rounds *r, double seconds, struct tern_error *err) {
     struct tern_random random;
     struct tern_clocks before;
     tern_random_init(&random, SEED, "rounds");
-    enum tern_status status = one_round(context, r, &random, 0, err); /* warm-up; its samples are written over */
+    enum tern_status status = one_round(s, r, &random, 0, err); /* warm-up; its samples are written over */
     int64_t start_ns = tern_clock_now_ns();
-    tern_cuda_watch(context, &before); /* what was seen before the rounds is not theirs */
+    tern_cuda_watch(s->context, &before); /* what was seen before the rounds is not theirs */
     while (r->rounds < GPU_ROUNDS_MAX && status == TERN_OK && !enough(r, tern_clock_now_ns() - start_ns, seconds)) {
-        status = one_round(context, r, &random, r->rounds, err);
-        mark(context, r, r->rounds);
+        status = one_round(s, r, &random, r->rounds, err);
+        mark(s->context, r, r->rounds);
         r->rounds += status == TERN_OK;
         if (r->rounds >= RACE_ROUNDS)
             eliminate(r);

@@ -1,10 +1,9 @@
-/* Interleaved rounds A B C, B C A, ...: one graph replay of every entrant a round, in a random order, submitted together.
- * Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. Part of a GPU worker. */
+/* Interleaved rounds A B C, B C A, ...: one graph replay of every entrant a round, in a random order, on a busy device submitted
+ * together. Whatever drifts (clocks, heat) drifts for all; ratios are paired by round. Part of a GPU worker. */
 #ifndef TERN_WORKER_GPU_ROUNDS_H
 #define TERN_WORKER_GPU_ROUNDS_H
 
-#include "core/error.h"
-#include "device/cuda_timing.h"
+#include "worker/gpu_session.h"
 
 #define GPU_ROUNDS_MAX   200
 #define GPU_ENTRANTS_MAX 24
@@ -28,8 +27,8 @@ struct gpu_rounds {
     struct tern_clocks clocks; /* over all rounds: lowest SM clock, highest temperature and power, all reasons */
 };
 
-/* Runs rounds for about `seconds`: at least 20 undisturbed ones, as far as 200 allow. Samples of disturbed rounds are taken out
+/* Runs rounds, in the regime of the request, for about `seconds`: at least 20 undisturbed ones, as far as 200 allow. Samples of disturbed rounds are taken out
  * unless fewer than 20 others are left. */
-enum tern_status gpu_rounds_run(void *context, struct gpu_rounds *r, double seconds, struct tern_error *err);
+enum tern_status gpu_rounds_run(struct gpu_session *s, struct gpu_rounds *r, double seconds, struct tern_error *err);
 
 #endif

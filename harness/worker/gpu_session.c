@@ -81,6 +81,8 @@ void gpu_session_close(struct gpu_session *s) {
         layer_free(s);
     for (size_t i = 0; i < s->bench_count && !s->sticky; i++)
         tern_check_bench_free(s->benches[i].bench);
+    if (!s->sticky)
+        tern_flush_close(s->context, &s->flush);
     tern_fixed_close(s->fixed);
     tern_templates_free(s->templates, s->template_count);
     tern_cache_close(s->cache);

@@ -6,6 +6,7 @@
 #include "device/backend.h"
 #include "device/cuda_timing.h"
 #include "device/fixed_kernels.h"
+#include "device/flush.h"
 #include "formats/layout.h"
 #include "space/grid.h"
 #include "store/cache.h"
@@ -77,6 +78,8 @@ struct gpu_session {
     struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
     struct gpu_layer layer;
     int64_t seed;
+    bool cool;               /* the request at hand is timed on a cool device */
+    struct tern_flush flush; /* opened by the first such request */
     bool sticky;             /* the context is lost, or the weights are damaged: answer and end */
     double verify_s;         /* spent on checks and verifications so far, the host's part included */
     struct gpu_inbox *inbox; /* NULL: messages are read by the caller, and nothing is loaded ahead */
@@ -124,6 +127,15 @@ enum tern_status gpu_guarded_check(struct gpu_session *s, struct gpu_guarded *g,
 /* How many launches at batch size m a graph holds: as many copies as keep each launch's weights cold, and enough that no
  * sample is shorter than the clock can see. */
 size_t gpu_graph_launches(const struct gpu_session *s, int64_t weight_bytes, size_t copies, int64_t m, double expected_us);
+
+/* gpu_regime.c. In which regime the request wants its times ("cool"), until the next one. */
+enum tern_status gpu_regime_enter(struct gpu_session *s, const json_t *request, struct tern_error *err);
+/* Samples in that regime, each a replay; count at most TERN_MAX_REPLAYS. */
+enum tern_status gpu_times(struct gpu_session *s, struct tern_graph *const *graphs, size_t count, double *us,
+                           struct tern_error *err);
+#define GPU_LOADED_SAMPLES 16
+/* GPU_LOADED_SAMPLES samples of one graph under its own load. */
+enum tern_status gpu_times_loaded(struct gpu_session *s, struct tern_graph *graph, double *us, struct tern_error *err);
 
 /* gpu_verify.c. An error is one of the machine; whatever the candidate does is the verdict. s->sticky after a fault, and
  * when the candidate wrote to its inputs. */

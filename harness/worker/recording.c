@@ -50,6 +50,11 @@ static void check_key(char *out, size_t size, const char *format, const char *tm
     tern_str_format(out, size, "check|%s|%s|%s", format, tmpl, words);
 }
 
+/* The stages of a trial on a real problem. */
+static bool is_timed(const char *what) {
+    return strcmp(what, "screen") == 0 || strcmp(what, "final") == 0 || strcmp(what, "sustained") == 0;
+}
+
 /* Files a line under its key; a later line of the same key takes the place of the earlier. False: no known line. */
 static bool file_line(struct tern_recording *r, json_t *line) {
     char key[512];
@@ -61,7 +66,7 @@ static bool file_line(struct tern_recording *r, json_t *line) {
     bool problem = p.format[0] && p.n > 0 && p.k > 0 && p.m > 0;
     if (strcmp(what, "check") == 0 && p.format[0] && tmpl[0])
         check_key(key, sizeof key, p.format, tmpl, tern_message_text(line, "params"));
-    else if ((strcmp(what, "screen") == 0 || strcmp(what, "final") == 0) && problem && tmpl[0])
+    else if (is_timed(what) && problem && tmpl[0])
         problem_key(key, sizeof key, what, &p, tmpl, tern_message_text(line, "params"));
     else if (strcmp(what, "baseline") == 0 && problem && tern_message_text(line, "kind")[0])
         problem_key(key, sizeof key, what, &p, tern_message_text(line, "kind"), "");

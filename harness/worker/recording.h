@@ -31,7 +31,7 @@ struct tern_recorded_problem {
 enum tern_status tern_recording_read(const char *path, struct tern_recording *r, struct tern_error *err);
 void tern_recording_free(struct tern_recording *r);
 
-/* NULL when nothing was recorded. what: "screen" or "final". */
+/* NULL when nothing was recorded. what: "screen", "final" or "sustained". */
 const json_t *tern_recording_trial(const struct tern_recording *r, const char *what, const struct tern_recorded_problem *p,
                                    const char *tmpl, const char *params);
 /* Check on small shapes: one line serves every problem of the format. */

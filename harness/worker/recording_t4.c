@@ -148,7 +148,8 @@ void tern_t4_add(struct tern_t4_writer *w, json_t *line, const char *timestamp, 
     if (strcmp(what, "device") == 0) {
         w->device = json_incref(line);
         w->rest = json_array();
-    } else if (strcmp(what, "baseline") == 0 || (strcmp(what, "check") == 0 && outcome_of(line) == TERN_OUTCOME_OK)) {
+    } else if (strcmp(what, "baseline") == 0 || strcmp(what, "sustained") == 0 ||
+               (strcmp(what, "check") == 0 && outcome_of(line) == TERN_OUTCOME_OK)) {
         json_array_append(w->rest, line);
     } else {
         json_t *result = result_of(line, timestamp, compile_seconds);

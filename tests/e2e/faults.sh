@@ -41,7 +41,7 @@ db = sqlite3.connect(sys.argv[1])
 db.execute("UPDATE device SET gpu = ?, name = ?, driver = ?", ("h200", "NVIDIA H200", "invented"))
 db.execute("UPDATE trial SET policy = ? WHERE stage = ?", ("small", "verify"))
 db.commit()' "$work/real.db"
-check "record" exits 0 "12 baselines" "$tune" record --gpu h200 --shapes smoke --db "$work/real.db" -o "$work/real.jsonl.zst"
+check "record" exits 0 "16 baselines" "$tune" record --gpu h200 --shapes smoke --db "$work/real.db" -o "$work/real.jsonl.zst"
 replay again.db real.jsonl.zst >/dev/null 2>&1
 check "what was recorded replays to the same winners" as_reference again.db
 

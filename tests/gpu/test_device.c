@@ -1,5 +1,7 @@
 /* GPU tests of the CUDA backend, timing, cuBLASLt and the fixed kernels. Exit 77 where there is no GPU.
  * Needs no test library: it runs on a bare machine with driver, NVRTC and cuBLASLt. Prints `N passed, N failed`. */
+#include "device_fixture.h"
+
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/half.h"
@@ -18,43 +20,6 @@
 #include <string.h>
 
 #define EXIT_SKIPPED 77
-
-struct gpu {
-    const struct tern_backend *b;
-    void *context;
-    struct tern_device_info info;
-    struct tern_fixed *fixed;
-    char arch[16];
-    int passed, failed;
-};
-
-static void check(struct gpu *g, bool right, const char *what, const char *detail) {
-    if (right)
-        g->passed++;
-    else
-        g->failed++;
-    printf("%s %s%s%s\n", right ? "ok" : "not ok", what, *detail ? ": " : "", detail);
-    fflush(stdout);
-}
-
-/* A call that must succeed; its error is the detail. */
-static bool run(struct gpu *g, enum tern_status status, const char *what, const struct tern_error *err) {
-    if (status != TERN_OK)
-        check(g, false, what, err->text);
-    return status == TERN_OK;
-}
-
-static void *put(struct gpu *g, const void *from, size_t bytes) {
-    void *to = NULL;
-    struct tern_error err = {0};
-    if (!run(g, g->b->alloc(g->context, bytes, &to, &err), "alloc", &err))
-        return NULL;
-    if (from)
-        run(g, g->b->upload(g->context, to, from, bytes, &err), "upload", &err);
-    else
-        run(g, g->b->fill(g->context, to, TERN_POISON_WORD, (bytes + 3) / 4 * 4, &err), "fill", &err);
-    return to;
-}
 
 static void test_memory(struct gpu *g) {
     enum { WORDS = 100003 };
@@ -80,98 +45,11 @@ static void test_memory(struct gpu *g) {
     free(back);
 }
 
-/* Loads `entry` of a source that takes struct tern_args. */
-static bool load(struct gpu *g, const char *source, const char *arch, const char *entry, int64_t smem, void **module,
-                 void **function, struct tern_error *err) {
-    char includes[4096];
-    const char *const dirs[] = {includes};
-    struct tern_compiled compiled = {0};
-    enum tern_status status = tern_file_home_path("templates/include", includes, sizeof includes, err);
-    if (status == TERN_OK)
-        status = tern_nvrtc_compile(source, "test.cu", arch, dirs, 1, entry, &compiled, err);
-    if (status == TERN_OK && !compiled.ok)
-        status = tern_error_set(err, TERN_INTERNAL, "%.800s", tern_str_text(&compiled.log));
-    if (status == TERN_OK)
-        status = g->b->module_load(g->context, compiled.image, compiled.image_bytes, entry, smem, module, function, err);
-    tern_compiled_free(&compiled);
-    return status == TERN_OK;
-}
-
-static const char kernels[] =
-    "#include \"tern/abi.h\"\n"
-    "extern \"C\" __global__ void copy(tern_args a) { long long i = blockIdx.x * 256ll + threadIdx.x;\n"
-    "  if (i < a.n) ((uint4 *)a.y)[i] = ((const uint4 *)a.x)[i]; }\n"
-    "extern \"C\" __global__ void empty(tern_args a) { }\n"
-    "extern \"C\" __global__ void shared(tern_args a) { extern __shared__ int s[]; s[a.n - 1 - threadIdx.x] = 7 + "
-    "threadIdx.x;\n"
-    "  __syncthreads(); if (threadIdx.x == 0) ((int *)a.y)[0] = s[a.n - 1 - 31]; }\n"
-    "extern \"C\" __global__ void fault(tern_args a) { *(volatile int *)16 = 1; }\n";
 static const char cluster_kernel[] = "#include \"tern/abi.h\"\n"
                                      "extern \"C\" __global__ void cluster(tern_args a) { unsigned n, r; asm(\"mov.u32 %0, "
                                      "%%cluster_nctaid.x;\" : \"=r\"(n));\n"
                                      "  asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r)); if (threadIdx.x == 0) "
                                      "((unsigned *)a.y)[blockIdx.x] = n * 100 + r; }\n";
-
-/* Bandwidth of the copy kernel in a graph against the driver's own copies timed by the host. */
-static void test_graph(struct gpu *g) {
-    enum { MB = 64, NODES = 20, COPIES = 40 };
-    const size_t bytes = (size_t)MB << 20;
-    struct tern_error err = {0};
-    struct tern_graph *graph = NULL;
-    struct tern_launch launches[NODES];
-    void *module = NULL, *function = NULL;
-    double us = 0;
-    char text[128];
-    void *x = put(g, NULL, bytes), *y = put(g, NULL, bytes);
-    if (!run(g, load(g, kernels, g->arch, "copy", 0, &module, &function, &err) ? TERN_OK : TERN_FAILED, "copy kernel", &err))
-        return;
-    for (int i = 0; i < NODES; i++)
-        launches[i] = (struct tern_launch){.function = function,
-                                           .grid = {(int64_t)(bytes / 16 / 256), 1, 1},
-                                           .block = 256,
-                                           .args = {.x = i % 2 ? x : y, .y = i % 2 ? y : x, .n = (long long)(bytes / 16)}};
-    if (!run(g, tern_graph_capture(g->context, launches, NODES, &graph, &err), "capture", &err))
-        return;
-    bool right = true;
-    for (int i = 0; i < 5; i++)
-        right = right && tern_graph_time(g->context, graph, &us, &err) == TERN_OK;
-    int64_t start_ns = tern_clock_now_ns();
-    for (int i = 0; i < COPIES; i++)
-        right = right && g->b->copy(g->context, i % 2 ? x : y, i % 2 ? y : x, bytes, &err) == TERN_OK;
-    right = right && g->b->synchronize(g->context, &err) == TERN_OK;
-    double host_us = (double)(tern_clock_now_ns() - start_ns) / 1e3 / COPIES;
-    tern_str_format(text, sizeof text, "graph %.2f us, driver's copy %.2f us, %.2f TB/s %s", us, host_us,
-                    2.0 * (double)bytes / us * 1e-6, err.text);
-    check(g, right && us > 0.25 * host_us && us < 3.3 * host_us, "a copy of 64 MB is timed plausibly", text);
-    tern_graph_free(g->context, graph);
-    g->b->module_unload(g->context, module);
-    g->b->release(g->context, x);
-    g->b->release(g->context, y);
-}
-
-static void test_empty_graph(struct gpu *g) {
-    enum { NODES = 50 };
-    struct tern_error err = {0};
-    struct tern_graph *graph = NULL;
-    struct tern_launch launches[NODES];
-    void *module = NULL, *function = NULL;
-    double us = 0;
-    char text[64];
-    if (!run(g, load(g, kernels, g->arch, "empty", 0, &module, &function, &err) ? TERN_OK : TERN_FAILED, "empty kernel",
-             &err))
-        return;
-    for (int i = 0; i < NODES; i++)
-        launches[i] = (struct tern_launch){.function = function, .grid = {1, 1, 1}, .block = 32};
-    bool right = tern_graph_capture(g->context, launches, NODES, &graph, &err) == TERN_OK;
-    for (int i = 0; i < 5; i++)
-        right = right && tern_graph_time(g->context, graph, &us, &err) == TERN_OK;
-    tern_str_format(text, sizeof text, "%.3f us a node %s", us, err.text);
-    check(g, right && us > 0.1 && us < 6, "empty kernels in a graph", text);
-    struct tern_launch none = {.function = function, .grid = {0, 1, 1}, .block = 32};
-    check(g, g->b->launch(g->context, &none, &err) == TERN_FAILED, "an empty grid is refused", err.text);
-    tern_graph_free(g->context, graph);
-    g->b->module_unload(g->context, module);
-}
 
 static void test_launch(struct gpu *g) {
     struct tern_error err = {0};
@@ -454,8 +332,7 @@ static void test_all(struct gpu *g) {
     test_memory(g);
     check(g, tern_fixed_control(g->fixed, &err) == TERN_OK, "control kernel", err.text);
     test_launch(g);
-    test_graph(g);
-    test_empty_graph(g);
+    test_timing(g);
     static const char *const formats[] = {"ternary-g128",   "ternary-channel", "ternary-tensor", "gptq2-g64",
                                           "gptq3-g128",     "gptq4-g128",      "gptq8-channel",  "gptq2-g32-asym",
                                           "gptq3-g96-asym", "gptq4-g128-asym", "gptq8-g64-asym"};

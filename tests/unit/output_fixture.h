@@ -49,9 +49,11 @@ static inline struct tern_result fixture_row(const char *format, const char *lay
     row.dequant_us = row.baseline_us + (double)n * (double)k / 1.5e6;
     row.speedup = row.baseline_us / us, row.speedup_lo = row.speedup * 0.98, row.speedup_hi = row.speedup * 1.02;
     row.pct_of_limit = 100.0 * share;
+    row.sustained_us = m >= 64 ? us * 1.1 : NAN, row.sustained_speedup = m >= 64 ? row.speedup * 1.05 : NAN;
     if (planned) {
         row.us = row.us_lo = row.us_hi = row.p_best = row.regret = row.baseline_us = row.dequant_us = NAN;
         row.speedup = row.speedup_lo = row.speedup_hi = row.pct_of_limit = NAN;
+        row.sustained_us = row.sustained_speedup = NAN;
         row.baseline[0] = 0;
     }
     return row;

@@ -183,13 +183,14 @@ static void csv_has_the_documented_columns(void **state) {
     (void)state;
     struct tern_result row = row_of("ternary-g128", "a,\"b\"", 64, 32, 2, 1.25);
     row.us_lo = 1.2, row.us_hi = NAN, row.baseline_us = 2.5, row.speedup = 2.0, row.limit_us = 1.0, row.pct_of_limit = 80.0;
+    row.sustained_us = 1.5;
     tern_results_add(&list, &row);
     tern_output_csv_text(&text, &list);
     assert_string_equal(text.data,
                         "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                        "pct_of_limit,p_best,regret\n"
+                        "pct_of_limit,p_best,regret,sustained_us,sustained_speedup\n"
                         "ternary-g128,linear-a16,\"a,\"\"b\"\"\",64,32,2,fake_decode,WARPS=4 ROW_TILES=1 SPLIT_K=2,"
-                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97,0.015\n");
+                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97,0.015,1.5,\n");
     tern_str_free(&text);
     tern_results_free(&list);
 }

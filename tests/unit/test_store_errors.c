@@ -99,7 +99,8 @@ static void test_migration(void **state) {
     t.gpu_seconds = 0.25;
     CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
     tern_store_close(s);
-    run_sql(f.db, "ALTER TABLE trial DROP COLUMN gpu_seconds; ALTER TABLE winner DROP COLUMN regret; DROP TABLE control; "
+    run_sql(f.db, "ALTER TABLE trial DROP COLUMN gpu_seconds; ALTER TABLE winner DROP COLUMN sustained_speedup; "
+                  "ALTER TABLE winner DROP COLUMN sustained_us; ALTER TABLE winner DROP COLUMN regret; DROP TABLE control; "
                   "DROP INDEX trial_build; PRAGMA user_version = 1");
     check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 1 is older");
     CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));

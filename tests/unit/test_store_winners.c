@@ -28,6 +28,8 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
                             .speedup = 10.8 / us,
                             .speedup_lo = 2,
                             .speedup_hi = 3,
+                            .sustained_us = 1.25 * us,
+                            .sustained_speedup = 2.5,
                             .limit_us = 2.7,
                             .pct_of_limit = 270 / us,
                             .predicted_us = 5,
@@ -46,8 +48,9 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
     strcpy(r.cubin_hash, b.cubin_hash);
     strcpy(r.template_hash, b.template_hash);
     if (planned) {
-        double *const times[] = {&r.us,         &r.us_lo,   &r.us_hi,      &r.p_best,     &r.regret,      &r.baseline_us,
-                                 &r.dequant_us, &r.speedup, &r.speedup_lo, &r.speedup_hi, &r.pct_of_limit};
+        double *const times[] = {
+            &r.us,      &r.us_lo,      &r.us_hi,      &r.p_best,       &r.regret,       &r.baseline_us,      &r.dequant_us,
+            &r.speedup, &r.speedup_lo, &r.speedup_hi, &r.pct_of_limit, &r.sustained_us, &r.sustained_speedup};
         for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
             *times[i] = NAN;
         r.baseline[0] = '\0';
