@@ -184,7 +184,8 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
 }
 
 const char *tern_run_policy(const struct run *run, const struct run_problem *p) {
-    return run->options.replay ? RUN_POLICY_REPLAY : p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY;
+    return run->options.replay ? RUN_POLICY_REPLAY
+                               : tern_run_weights_policy(run, p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY);
 }
 
 const char *tern_run_check_policy(const struct run *run) {
