@@ -16,13 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Keeps `count` rows, drawn without replacement; those that were never measured cannot be measured again. */
+/* Keeps `count` rows, drawn without replacement; those that were never measured cannot be measured again, nor those of a checkpoint's own
+ * weights ("MODEL@DIGEST"), which a release does not hold. */
 static void draw(struct tern_results *rows, int64_t count, int64_t seed) {
     struct tern_random random;
     size_t kept = 0;
     tern_random_init(&random, (uint64_t)seed, "release sample");
     for (size_t i = 0; i < rows->count; i++)
-        if (!rows->rows[i].planned)
+        if (!rows->rows[i].planned && !strchr(rows->rows[i].shapes, '@'))
             rows->rows[kept++] = rows->rows[i];
     rows->count = kept;
     size_t wanted = (size_t)count < kept ? (size_t)count : kept;
@@ -204,7 +205,8 @@ enum tern_status tern_release_verify(const struct tern_release_verify *v, struct
     if (!status) {
         draw(&sample, v->sample, v->seed);
         if (!sample.count)
-            status = tern_error_set(&why, TERN_USAGE, "%s/winners.csv holds no measured row", v->dir);
+            status =
+                tern_error_set(&why, TERN_USAGE, "%s/winners.csv holds no row that was measured on random weights", v->dir);
     }
     if (!status)
         tern_log_note("measuring %zu rows of %s again", sample.count, v->name);

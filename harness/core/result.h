@@ -14,7 +14,7 @@ struct tern_result {
     char gpu[32];                /* configs/gpus name, e.g. "h200" */
     char arch[16];               /* "sm_90a" */
     char device[64], driver[32]; /* as the driver names the card and itself; "" where not known, as in a planned row */
-    char policy[32];             /* how it was timed: "graph/cold", ... (docs/measuring.md, Regimes); "" where not known */
+    char policy[64];             /* how it was timed: "graph/cold", ... (docs/measuring.md, Regimes); "" where not known */
     bool planned;                /* compiled and ranked only; every time below is NAN except predicted_us */
     char format[40], op[16], shapes[32], layer[32];
     int64_t m, n, k;

@@ -10,7 +10,7 @@
 
 struct tern_trial {
     const struct tern_result *problem; /* the winner's row of its problem; NULL: a build that the compiler refused */
-    char stage[16], policy[32], detail[512], template_name[40], params[256];
+    char stage[16], policy[64], detail[512], template_name[40], params[256];
     enum tern_outcome outcome;
     double us, us_lo, us_hi, predicted_us, gpu_seconds; /* NAN: not known */
     int64_t id;                                         /* ascending in the order in which they ran */
