@@ -58,8 +58,14 @@ static void count_ternary_row(const struct tern_linear *layer, const uint8_t *co
     }
 }
 
-static void count_rows(const struct tern_linear *layer, const struct tern_linear_rows *rows, const int32_t *index,
-                       struct tern_census *c) {
+void tern_census_begin(struct tern_census *census) {
+    *census = (struct tern_census){.ternary = true};
+    census->scales.min = census->scales.max = (float)NAN;
+}
+
+void tern_census_rows(const struct tern_linear *layer, const struct tern_linear_rows *rows, const int32_t *index,
+                      struct tern_census *c) {
+    c->odd += rows->odd;
     for (int64_t i = 0; i < rows->count; i++) {
         const uint8_t *codes = rows->codes + i * layer->k;
         for (int64_t g = 0; g < layer->groups; g++)
@@ -78,15 +84,15 @@ static void take_layer(const struct tern_linear *layer, struct tern_census *c) {
     struct tern_linear_rows rows;
     const int64_t block = tern_linear_block_rows(layer);
     int32_t *index = tern_alloc((size_t)layer->k * sizeof *index);
-    c->ternary = true;
-    c->scales.min = c->scales.max = (float)NAN;
+    tern_census_begin(c);
     tern_linear_group_index(layer, index);
     tern_linear_rows_alloc(layer, block, &rows);
     for (int64_t n = 0; n < layer->n; n += block) {
         tern_linear_decode(layer, n, n + block < layer->n ? n + block : layer->n, &rows);
-        count_rows(layer, &rows, index, c);
-        c->odd += rows.odd;
+        tern_census_rows(layer, &rows, index, c);
+        tern_linear_forget_behind(layer);
     }
+    tern_linear_forget(layer);
     tern_linear_rows_free(&rows);
     free(index);
 }
