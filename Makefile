@@ -89,7 +89,7 @@ $(BUILD)/obj/%.o: harness/%.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # Loops over packed bytes, whose lengths only -O3 vectorises.
-$(BUILD)/obj/formats/ternary_codes.o: OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
+$(BUILD)/obj/formats/ternary_codes.o $(BUILD)/obj/formats/shard_proof.o $(BUILD)/obj/formats/unpack_proof.o: OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
 
 # Only the device folder may name CUDA.
 $(BUILD)/obj/device/%.o: CPPFLAGS += $(addprefix -isystem ,$(CUDA_INCLUDE))

@@ -18,8 +18,8 @@ void tern_difference_note(struct tern_difference *d, const struct tern_tensor *t
 }
 
 void tern_difference_text(const struct tern_difference *d, struct tern_str *out) {
-    tern_str_printf(out, "tensor '%s', row %" PRId64 ", k %" PRId64 ": expected %s %.10g, got %.10g", d->tensor, d->row, d->k,
-                    d->what, d->expected, d->got);
+    tern_str_printf(out, "tensor '%s', row %" PRId64 ", k %" PRId64 ": expected %s %.10g, got %.10g", d->tensor, d->row,
+                    d->k, d->what, d->expected, d->got);
 }
 
 bool tern_scales_equal(float a, float b) {

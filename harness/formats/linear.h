@@ -7,6 +7,7 @@
 #include "formats/checkpoint.h"
 
 #define TERN_LINEAR_PARTS 4
+#define TERN_LINEAR_FUSED 3
 
 struct tern_checkpoint_format;
 
@@ -26,6 +27,7 @@ struct tern_linear {
     int zero_offset;         /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
     bool planar;             /* codes lie in bit planes, not one after the other */
     bool dense;              /* compressed-tensors of 3 bits: codes run on across words, no bit is unused */
+    int64_t fused_rows[TERN_LINEAR_FUSED]; /* bitnet-gpu: rows of each part, which has a scale of its own; else 0 */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
     const char *odd;                                    /* what tern_linear_rows.odd counts; NULL: nothing */

@@ -52,8 +52,8 @@ static int scale_type(const struct tern_tensor *scales) {
 }
 
 /* A tensor of compressed-tensors that holds an index of nothing but -1 is as good as none: the layer then has no g_idx. */
-static void find_tensors(const struct tern_checkpoint *checkpoint, const struct tern_linear *layer, const struct names *names,
-                         struct tern_literal_tensors *t) {
+static void find_tensors(const struct tern_checkpoint *checkpoint, const struct tern_linear *layer,
+                         const struct names *names, struct tern_literal_tensors *t) {
     t->codes = find(checkpoint, layer->name, names->codes);
     t->zeros = find(checkpoint, layer->name, names->zeros);
     t->scales = find(checkpoint, layer->name, names->scales);

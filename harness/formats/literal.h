@@ -14,6 +14,7 @@ struct tern_literal_tensors {
 /* Fills both for a layer that was found without error; `literal` points into the mapped file. Takes from the layer what was decided
  * about it (its name, format, sizes, version), and nothing of how it is decoded. TERN_INTERNAL if it does not know the format. */
 enum tern_status tern_literal_find(const struct tern_checkpoint *checkpoint, const struct tern_linear *layer,
-                                   struct tern_literal *literal, struct tern_literal_tensors *tensors, struct tern_error *err);
+                                   struct tern_literal *literal, struct tern_literal_tensors *tensors,
+                                   struct tern_error *err);
 
 #endif

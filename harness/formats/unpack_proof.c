@@ -171,9 +171,8 @@ static void compare_other(struct other *other, const struct tern_linear *layer, 
     for (int64_t i = 0; i < rows->count; i++)
         for (int64_t k = 0; k < layer->k; k++) {
             const double got = value_of(layer, rows, index, i, k);
-            const double expected =
-                other->layer ? value_of(other->layer, &other->rows, other->index, i, k)
-                             : (double)tern_tensor_scale(other->plain, (rows->first + i) * layer->k + k);
+            const double expected = other->layer ? value_of(other->layer, &other->rows, other->index, i, k)
+                                                 : (double)tern_tensor_scale(other->plain, (rows->first + i) * layer->k + k);
             if (!(got == expected))
                 tern_difference_note(d, layer->parts[0], "value", rows->first + i, k, expected, got);
         }
