@@ -159,9 +159,10 @@ TERN_LITERAL int tern_literal_zero(const struct tern_literal *l, long long n, lo
 
 /* Group of column k. */
 TERN_LITERAL long long tern_literal_group(const struct tern_literal *l, long long k) {
-    const unsigned char *p = l->g_idx + 4 * k;
+    const unsigned char *p;
     if (!l->g_idx)
         return k / l->group;
+    p = l->g_idx + 4 * k;
     return (long long)((unsigned)p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16 | (unsigned)p[3] << 24);
 }
 
