@@ -106,7 +106,7 @@ static void decode_strided(const struct tern_linear *layer, struct tern_linear_r
     }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_bitnet = {"bitnet", find_strided, decode_strided};
+const struct tern_checkpoint_format tern_checkpoint_bitnet = {"bitnet", find_strided, decode_strided, false};
 
 // ---- microsoft/BitNet gpu -------------------------------------------------------------------------------------------------
 
@@ -185,4 +185,4 @@ static void decode_gpu(const struct tern_linear *layer, struct tern_linear_rows 
     }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_bitnet_gpu = {"bitnet gpu", find_gpu, decode_gpu};
+const struct tern_checkpoint_format tern_checkpoint_bitnet_gpu = {"bitnet gpu", find_gpu, decode_gpu, false};

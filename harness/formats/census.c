@@ -74,8 +74,7 @@ void tern_census_rows(const struct tern_linear *layer, const struct tern_linear_
             count_ternary_row(layer, codes, rows->first + i, c);
             continue;
         }
-        for (int64_t k = 0; k < layer->k; k++)
-            c->codes[codes[k]]++;
+        tern_codes_histogram(codes, layer->k, layer->bits, c->codes);
         c->ternary = c->ternary && row_is_ternary(layer, codes, rows->zeros + i * layer->groups, index);
     }
 }
@@ -90,7 +89,7 @@ static void take_layer(const struct tern_linear *layer, struct tern_census *c) {
     for (int64_t n = 0; n < layer->n; n += block) {
         tern_linear_decode(layer, n, n + block < layer->n ? n + block : layer->n, &rows);
         tern_census_rows(layer, &rows, index, c);
-        tern_linear_forget_behind(layer);
+        tern_linear_forget_behind(layer, n, block);
     }
     tern_linear_forget(layer);
     tern_linear_rows_free(&rows);

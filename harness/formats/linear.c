@@ -13,7 +13,7 @@ static const struct tern_checkpoint_format *const families[] = {
 };
 
 #define BLOCK_BYTES  ((int64_t)1 << 20)
-#define BEHIND_BYTES ((int64_t)32 << 20) /* of a layer whose pages are given back block by block */
+#define BEHIND_BYTES ((int64_t)16 << 20) /* of weights, after which pages are given back */
 #define LINE_ROWS    16                  /* of GPTQ, in a cache line of 32-bit words */
 
 void tern_linears_find(const struct tern_checkpoint *checkpoint, struct tern_linears *layers) {
@@ -77,8 +77,10 @@ void tern_linear_forget(const struct tern_linear *layer) {
             tern_tensor_forget(layer->parts[i]);
 }
 
-void tern_linear_forget_behind(const struct tern_linear *layer) {
-    if (layer->parts[0]->bytes > BEHIND_BYTES)
+void tern_linear_forget_behind(const struct tern_linear *layer, int64_t n, int64_t block) {
+    const double row_bytes = (double)layer->parts[0]->bytes / (double)layer->n;
+    const int64_t blocks = (int64_t)((double)BEHIND_BYTES / (row_bytes * (double)block)) + 1;
+    if (!layer->family->scattered && n / block % blocks == 0)
         tern_linear_forget(layer);
 }
 

@@ -53,6 +53,7 @@ struct tern_checkpoint_format {
                  enum tern_status *status, struct tern_error *err);
     /* Decodes rows->first .. first + count of a layer that was found without error. Cannot fail. */
     void (*decode)(const struct tern_linear *layer, struct tern_linear_rows *rows);
+    bool scattered; /* the words of a row lie apart, so that every block of rows touches every page */
 };
 
 struct tern_linears {
@@ -71,10 +72,10 @@ void tern_linear_rows_free(struct tern_linear_rows *rows);
 int64_t tern_linear_block_rows(const struct tern_linear *layer);
 /* Decodes rows [n0, n1); n1 - n0 must not pass the capacity, layer->error must be empty. */
 void tern_linear_decode(const struct tern_linear *layer, int64_t n0, int64_t n1, struct tern_linear_rows *rows);
-/* Gives the pages of a layer's tensors back to the page cache; behind a block of rows only if the layer is so large that they
- * would count (the next block may lie on the same pages). */
+/* Gives the pages of a layer's tensors back to the page cache. */
 void tern_linear_forget(const struct tern_linear *layer);
-void tern_linear_forget_behind(const struct tern_linear *layer);
+/* The same while rows below `n` were decoded in blocks of `block`: now and then, and not where the next block needs the pages. */
+void tern_linear_forget_behind(const struct tern_linear *layer, int64_t n, int64_t block);
 /* Group of each k, [K]. */
 void tern_linear_group_index(const struct tern_linear *layer, int32_t *index);
 

@@ -210,7 +210,7 @@ static void walk_columns(struct split *s) {
             }
             tern_linear_rows_free(&got);
             tern_cut_free(&cut);
-            tern_linear_forget_behind(s->layer);
+            tern_linear_forget_behind(s->layer, begin, s->window);
         }
 }
 
@@ -231,7 +231,7 @@ static void walk_rows(struct split *s) {
             tern_cut_free(&cut);
         }
         check_sums(s);
-        tern_linear_forget_behind(s->layer);
+        tern_linear_forget_behind(s->layer, n, s->window);
     }
 }
 

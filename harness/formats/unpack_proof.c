@@ -226,7 +226,7 @@ static void prove_layer(const struct job *job, const struct tern_linear *layer, 
         digest_rows(hash, layer, &rows);
         tern_census_rows(layer, &rows, index, &census);
         prove_rows(&second, compared ? &other : NULL, layer, &rows, index, proof);
-        tern_linear_forget_behind(layer);
+        tern_linear_forget_behind(layer, n, block);
     }
     digest_end(hash, layer, index, proof->digest);
     judge(layer, &census, proof);
