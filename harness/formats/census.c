@@ -101,17 +101,16 @@ struct job {
     struct tern_census *results;
 };
 
-static void take_range(void *context, int64_t begin, int64_t end) {
+static void take_one(void *context, int64_t i) {
     const struct job *job = context;
-    for (int64_t i = begin; i < end; i++)
-        if (!job->layers->items[i].error[0])
-            take_layer(&job->layers->items[i], &job->results[i]);
+    if (!job->layers->items[i].error[0])
+        take_layer(&job->layers->items[i], &job->results[i]);
 }
 
 void tern_census_take(const struct tern_linears *layers, struct tern_census *results) {
     struct job job = {layers, results};
     memset(results, 0, layers->count * sizeof *results);
-    tern_parallel_for((int64_t)layers->count, 1, take_range, &job);
+    tern_parallel_each((int64_t)layers->count, NULL, take_one, &job);
 }
 
 const char *tern_layer_status_name(enum tern_layer_status status) {

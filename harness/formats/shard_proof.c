@@ -68,15 +68,18 @@ static void add_sums(struct split *s, int64_t i) {
 
 static void order_open(const struct tern_linear *layer, struct order *order) {
     order->index = tern_alloc((size_t)layer->k * sizeof *order->index);
-    order->runs = tern_alloc((size_t)layer->k * sizeof *order->runs);
     order->run_count = 0;
     tern_linear_group_index(layer, order->index);
     for (int64_t k = 0; k < layer->k; k++) {
-        if (k == 0 || order->index[k] != order->index[k - 1])
-            order->runs[order->run_count++] = (struct run){k, k, order->index[k]};
-        order->runs[order->run_count - 1].end = k + 1;
+        const size_t count = order->run_count;
+        if (k > 0 && order->index[k] == order->index[k - 1]) {
+            order->runs[count - 1].end = k + 1;
+            continue;
+        }
+        if ((count & (count - 1)) == 0) /* full at every power of two */
+            order->runs = tern_realloc(order->runs, (count ? 2 * count : 1) * sizeof *order->runs);
+        order->runs[order->run_count++] = (struct run){k, k + 1, order->index[k]};
     }
-    order->runs = tern_realloc(order->runs, order->run_count * sizeof *order->runs);
 }
 
 static void order_free(struct order *order) {
@@ -313,25 +316,23 @@ struct job {
     struct tern_split_proof *proofs;
 };
 
-static void prove_range(void *context, int64_t begin, int64_t end) {
+static void prove_layer(void *context, int64_t l) {
     const struct job *job = context;
-    for (int64_t l = begin; l < end; l++) {
-        const struct tern_linear *layer = &job->layers->items[l];
-        struct tern_split_proof *proofs = &job->proofs[(size_t)l * job->count * TERN_SHARD_AXES];
-        struct tern_fusion fusion;
-        tern_fusion_find(layer, &job->heads, &fusion);
-        for (size_t i = 0; i < job->count * TERN_SHARD_AXES; i++) {
-            if (layer->error[0]) {
-                proofs[i].state = TERN_SPLIT_REFUSED;
-                tern_str_copy(proofs[i].refusal, sizeof proofs[i].refusal, layer->error);
-                continue;
-            }
-            prove_split(layer, &fusion, job->ranks[i / TERN_SHARD_AXES], (enum tern_shard_axis)(i % TERN_SHARD_AXES),
-                        &proofs[i]);
+    const struct tern_linear *layer = &job->layers->items[l];
+    struct tern_split_proof *proofs = &job->proofs[(size_t)l * job->count * TERN_SHARD_AXES];
+    struct tern_fusion fusion;
+    tern_fusion_find(layer, &job->heads, &fusion);
+    for (size_t i = 0; i < job->count * TERN_SHARD_AXES; i++) {
+        if (layer->error[0]) {
+            proofs[i].state = TERN_SPLIT_REFUSED;
+            tern_str_copy(proofs[i].refusal, sizeof proofs[i].refusal, layer->error);
+            continue;
         }
-        if (!layer->error[0])
-            tern_linear_forget(layer);
+        prove_split(layer, &fusion, job->ranks[i / TERN_SHARD_AXES], (enum tern_shard_axis)(i % TERN_SHARD_AXES),
+                    &proofs[i]);
     }
+    if (!layer->error[0])
+        tern_linear_forget(layer);
 }
 
 void tern_shards_prove(const struct tern_checkpoint *checkpoint, const struct tern_linears *layers, const int64_t *ranks,
@@ -339,7 +340,7 @@ void tern_shards_prove(const struct tern_checkpoint *checkpoint, const struct te
     struct job job = {.layers = layers, .ranks = ranks, .count = count, .proofs = proofs};
     memset(proofs, 0, layers->count * count * TERN_SHARD_AXES * sizeof *proofs);
     tern_heads_read(checkpoint, &job.heads);
-    tern_parallel_for((int64_t)layers->count, 1, prove_range, &job);
+    tern_parallel_each((int64_t)layers->count, "shard", prove_layer, &job);
 }
 
 const char *tern_shard_axis_name(enum tern_shard_axis axis) {

@@ -236,17 +236,16 @@ static void prove_layer(const struct job *job, const struct tern_linear *layer, 
     free(index);
 }
 
-static void prove_range(void *context, int64_t begin, int64_t end) {
+static void prove_one(void *context, int64_t i) {
     const struct job *job = context;
-    for (int64_t i = begin; i < end; i++)
-        prove_layer(job, &job->layers->items[i], &job->proofs[i]);
+    prove_layer(job, &job->layers->items[i], &job->proofs[i]);
 }
 
 void tern_unpack_prove(const struct tern_checkpoint *checkpoint, const struct tern_linears *layers,
                        const struct tern_reference *reference, struct tern_unpack_proof *proofs) {
     struct job job = {checkpoint, layers, reference, proofs};
     memset(proofs, 0, layers->count * sizeof *proofs);
-    tern_parallel_for((int64_t)layers->count, 1, prove_range, &job);
+    tern_parallel_each((int64_t)layers->count, "unpack", prove_one, &job);
 }
 
 bool tern_unpack_proven(const struct tern_unpack_proof *proof) {
