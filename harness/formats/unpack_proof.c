@@ -207,11 +207,11 @@ static void prove_layer(const struct job *job, const struct tern_linear *layer, 
     struct tern_linear_rows rows;
     struct tern_census census;
     struct tern_error err = {0};
-    const int64_t block = tern_linear_block_rows(layer);
     if (layer->error[0] || tern_literal_find(job->checkpoint, layer, &second.literal, &second.tensors, &err)) {
         tern_str_copy(proof->fault, sizeof proof->fault, layer->error[0] ? layer->error : err.text);
         return;
     }
+    const int64_t block = tern_linear_block_rows(layer);
     const bool compared =
         job->reference && other_open(job->reference, layer, block, &other, proof->fault, sizeof proof->fault);
     struct tern_hash_state *hash = tern_hash_new();

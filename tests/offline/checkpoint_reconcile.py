@@ -228,6 +228,9 @@ def wrong_files():
     vary = dict(good.gptq("a"))
     vary["a.qzeros"] = ("I32", [4, 4], words([0x77777787] + [0x77777777] * 15))
     failed("sym=true and zero points that vary", model(vary, config), "CPU_UNPACK", "sym=true is declared, but zero points vary")
+    typed = dict(good.gptq("a"))
+    typed["a.qweight"] = ("F32",) + typed["a.qweight"][1:]
+    failed("words of another type, so that K is unknown", model(typed, config), "CPU_UNPACK", "tensor 'a.qweight': is F32, expected I32")
     path = model(good.gptq("a"), config)
     whole = open(os.path.join(path, "model.safetensors"), "rb").read()
     for name, change, fact in (("truncated", whole[:-7], "model.safetensors: "), ("a byte too many", whole + b"\0", "model.safetensors: "),
