@@ -89,11 +89,10 @@ TERN_LITERAL int tern_literal_tq1_0(const unsigned char *block, int e) {
     return tern_literal_trit(block[48 + (e - 240) % 4], (e - 240) / 4);
 }
 
-/* Project layouts (i) and (ii): 00 is weight 0, 01 is +1, 10 is -1; 11 is reserved, weight 0, in (i), and illegal in (ii). */
+/* Project layouts (i) and (ii): 00 is weight 0, 01 is +1, 10 is -1; 11 is reserved, weight 0, in (i), and illegal in (ii). The codes of
+ * fields 3 2 1 0 are written as the digits of a number in base 4: 1 0 2 1 and 3 0 2 1. */
 TERN_LITERAL int tern_literal_field(int field, int reserved) {
-    if (field == 3)
-        return reserved ? 1 : 3;
-    return field == 0 ? 1 : field == 1 ? 2 : 0;
+    return (reserved ? 0x49 : 0xC9) >> (2 * field) & 3;
 }
 
 TERN_LITERAL int tern_literal_bitnet_gpu(const struct tern_literal *l, long long n, long long k) {
