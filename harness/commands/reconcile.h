@@ -12,9 +12,9 @@ enum tern_check_state { TERN_CHECK_OK, TERN_CHECK_FAIL, TERN_CHECK_SKIPPED };
 /* GPU_LOAD of all layers. */
 struct tern_load_proof {
     enum tern_check_state state;
-    char device[128], reason[600]; /* reason: why skipped or failed */
-    int64_t layers, bytes, weights;
-    struct tern_difference difference; /* of all layers; its texts point into `tensor` and `what` */
+    char device[128], reason[600];          /* reason: why skipped or failed */
+    int64_t layers, bytes, weights, packed; /* packed: weights that were decoded from the layout of the kernels too */
+    struct tern_difference difference;      /* of all layers; its texts point into `tensor` and `what` */
     char tensor[256], what[32];
 };
 

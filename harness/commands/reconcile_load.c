@@ -29,6 +29,7 @@ static bool take(struct tern_load_proof *p, const char *layer, const json_t *rep
     p->layers++;
     p->bytes += tern_message_int(reply, "bytes", 0);
     p->weights += weights;
+    p->packed += tern_message_int(reply, "packed", 0);
     if (differences && !p->difference.count) {
         tern_str_copy(p->tensor, sizeof p->tensor, tern_message_text(reply, "tensor"));
         tern_str_copy(p->what, sizeof p->what, tern_message_text(reply, "what"));

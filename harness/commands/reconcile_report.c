@@ -61,11 +61,14 @@ enum tern_check_state tern_reconcile_load_text(const struct reconcile *r, struct
         tern_difference_text(&p->difference, text);
     } else if (p->state != TERN_CHECK_OK)
         tern_str_append(text, p->reason);
-    else
+    else {
         tern_str_printf(text,
                         "%" PRId64 " layer%s, %" PRId64 " bytes on %s equal the file's, %" PRId64
                         " weights decoded there equal the host's",
                         p->layers, plural(p->layers), p->bytes, p->device, p->weights);
+        if (p->packed)
+            tern_str_printf(text, ", %" PRId64 " of them packed for kernels too", p->packed);
+    }
     return p->state;
 }
 

@@ -1,7 +1,8 @@
-/* Load worker: the tensors of a layer on the device, byte by byte, and decoded there by kernels/unpack.cu.
+/* Load worker: the tensors of a layer on the device, byte by byte, and decoded there by kernels/unpack.cu, also from the layout of the templates where
+ * they can serve the layer.
  *
  * Request {"do": "load", "backend": "emu"|"cuda", "path": checkpoint, "layer": index, "cache": folder of emulator objects} answers
- *   {"device": name, "bytes", "weights", "differences"} and, if there are any, of the first {"tensor", "what", "row", "k",
+ *   {"device": name, "bytes", "weights", "packed": weights in the layout of the kernels too, "differences"} and, if there are any, of the first {"tensor", "what", "row", "k",
  *   "expected", "got"}. What cannot be done answers {"status", "error", "hint"}: status 3 without a device or compiler. */
 #ifndef TERN_WORKER_LOAD_H
 #define TERN_WORKER_LOAD_H

@@ -28,7 +28,7 @@ def proven(name, path, *options, splits=None, extra=None):
             and (splits is None or got["TP_SHARD"].startswith(f"OK {splits} split"))
             and ((extra in got["TP_SHARD"]) if extra else "refused" not in got["TP_SHARD"]))
     check("reconcile: " + name, good, run.stdout + run.stderr)
-    return good
+    return load
 
 
 def failed(name, path, line, fact, *options):
@@ -68,7 +68,10 @@ def formats():
             same = []
             for form in ("gptq", "gptq_v2", "gptq_p"):
                 path = gptq([("m.a", layer)], sym, form, desc_act=order in ("shuffled", "reversed"))
-                proven(f"{form} {bits} bits, {'sym' if sym else 'asym'}, order {order}", path, splits=8)
+                load = proven(f"{form} {bits} bits, {'sym' if sym else 'asym'}, order {order}", path, splits=8)
+                packed = "131072 of them packed for kernels too" in load
+                check(f"reconcile: {form} {bits} bits, order {order}: packed unless act-order",
+                      packed == (LOADS and order in ("none", "plain")), load)
                 same += digests(path)
             path = compressed(layer)
             if bits != 3:
@@ -249,7 +252,9 @@ def wrong_device():
     for name, file, old, new, fact in (
             ("zero points", "literal.h", "(stored + l->zero_offset) % codes", "stored", "expected zero point"),
             ("codes", "literal.h", "+ at / 32 * stride, (int)(at % 32)) << b", "+ at / 32 * stride, (int)(at % 32)) << (b ^ 1)", "expected code"),
-            ("nothing", "unpack.cu", "long long i = first; i < u.rows * k;", "long long i = first; i < 0;", "expected code")):
+            ("nothing", "unpack.cu", "u.codes[i] = (unsigned char)tern_literal_code(", "int unused = tern_literal_code(", "expected code"),
+            ("packed codes", "unpack.cu", "p = r / 8 + c % 4 / 2 * 2", "p = c % 4 / 2 + r / 8 * 2", "expected packed code"),
+            ("packed scales", "unpack.cu", "* 8 + n % 8) * 2 + n % 16 / 8", "* 8 + n % 8) * 2 + n % 2", "expected packed zero point")):
         home = os.path.join(work, "home-" + name.replace(" ", "-"))
         os.mkdir(home)
         for entry in ("templates", "configs", "scripts", "harness"):
