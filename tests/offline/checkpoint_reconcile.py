@@ -172,6 +172,19 @@ def cases():
     proven("cases 44, 45: 704 / 128 is 6 groups, the last one short", path, "--tp", "1,2,3", splits=6, extra="uneven")
     path = gptq([("m.a", Layer(48, 48, 192, 4, 64, False))], False)
     proven("cases 48, 53, 55: N = 48, K = 192", path, "--tp", "2,3", splits=4, extra="uneven (m.a, rows at 2 ranks)")
+    path = gptq([("m.a", Layer(39, 64, 256, 4, -1, False, "none"))], False, group_size=-1, desc_act=True)
+    proven("cases 36, 39: one group, act-order declared, no index", path, "--tp", "2,4", splits=4)
+    one = {"quant_method": "awq", "w_bit": 4, "q_group_size": -1}
+    proven("case 40: AWQ, one group, N = 1440", model(Layer(40, 1440, 64, 4, -1, False).awq("m.a"), one), "--tp", "2,4", splits=4)
+    failed("case 40: AWQ, a group that does not divide K", model(Layer(40, 64, 192, 4, 64, False).awq("m.a"), {**one, "q_group_size": 128}),
+           "CPU_UNPACK", "K = 192 is no multiple of the group, 128")
+    wide = Layer(46, 32, 768, 4, 512, True)
+    proven("case 46: g = 512, K = 768: two groups, the last one short, 1 + 1", compressed(wide), "--tp", "2", extra="1 uneven")
+    floored = Layer(46, 32, 768, 4, -1, True)
+    floored.group = 512
+    failed("case 46: one group where ceil(768 / 512) is two", compressed(floored), "CPU_UNPACK",
+           "1 groups; K = 768 in groups of 512 takes another number")
+    proven("case 50: K = 64 times an odd number", gptq([("m.a", Layer(50, 40, 320, 4, 64, True))], True), "--tp", "5", splits=2)
     mixed = {"dynamic": {".*k_proj": {"bits": 8, "group_size": 32}}}
     path = gptq([("m.q_proj", Layer(65, 64, 128, 4, 64, True)), ("m.k_proj", Layer(66, 32, 128, 8, 32, True))], True, **mixed)
     proven("case 65: layers with settings of their own", path, "--tp", "2", splits=4)
