@@ -4,7 +4,7 @@
 # usage: scripts/bench-formats.sh [FOLDER for files, default a new one in /tmp]
 set -eu
 cd "$(dirname "$0")/.."
-make -s all build/tests/offline/decode_speed >&2
+make -s all build/tests/offline/decode_speed build/tests/offline/peak_memory >&2
 work=$(mktemp -d "${1:-/tmp}/tern-bench-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 echo "# Reading weights: speed and memory"
@@ -19,14 +19,19 @@ echo '```'
 build/tests/offline/decode_speed "$work" 64
 echo '```'
 echo
-echo "A sparse file of layout (i) with the layers of a Llama 70B (80 x q, k, v, o, gate, up, down), on $(nproc) cores:"
-echo
-echo '```'
-python3 tests/offline/sparse_model.py "$work/sparse.safetensors" 80
-ls -ls --block-size=1 "$work/sparse.safetensors" | awk '{ printf "file: %.2f GB, %.3f GB on disk\n", $6 / 1e9, $1 / 1e9 }'
-for command in "inspect" "reconcile --tp 2"; do
+echo "Sparse files with the layers of a Llama 70B (q, k, v, o, gate, up, down of each block), on $(nproc) cores: 80 blocks in layout (i), 2 blocks"
+echo "of GPTQ with 4 bits. Beyond the page cache: anonymous pages of the process. Resident in all: with the file's pages that are mapped."
+rm -f "$work"/quantize_config.json
+for model in "80 ternary" "2 gptq"; do
     # shellcheck disable=SC2086  # words
-    build/tests/offline/peak_memory build/tune ${command%% *} "$work/sparse.safetensors" ${command#"${command%% *}"} 2>&1 >"$work/out" | sed "s/^/$command: /"
-    tail -3 "$work/out" | cut -c1-150 | sed 's/^/    /'
+    python3 tests/offline/sparse_model.py "$work/sparse.safetensors" $model
+    echo
+    echo '```'
+    ls -ls --block-size=1 "$work/sparse.safetensors" | awk -v m="$model" '{ printf "%s: %.2f GB, %.3f GB on disk\n", m, $6 / 1e9, $1 / 1e9 }'
+    for command in "inspect" "reconcile --tp 2"; do
+        # shellcheck disable=SC2086  # words
+        build/tests/offline/peak_memory build/tune $command --quiet "$work/sparse.safetensors" 2>&1 >"$work/out" | sed "s/^/$command: /"
+        grep -E '^[A-Z_]*: (OK|FAIL|SKIPPED)|^safetensors' "$work/out" | cut -c1-150 | sed 's/^/    /'
+    done
+    echo '```'
 done
-echo '```'

@@ -2,6 +2,7 @@
 #include "commands/commands.h"
 #include "commands/reconcile.h"
 
+#include "core/file.h"
 #include "core/options.h"
 
 #include <inttypes.h>
@@ -139,6 +140,8 @@ static enum tern_status reconcile_run(int argc, char **argv, struct tern_error *
     enum tern_status status = parse(argc, argv, r, path, err);
     if (!status)
         status = open_both(r, path[0], err);
+    if (!status && strcmp(r->options.backend, "emu") == 0) /* before the long work, not behind it */
+        status = tern_file_check_writable_dir(r->options.cache, err);
     if (!status) {
         const int failed = prove(r);
         if (failed)

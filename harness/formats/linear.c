@@ -12,9 +12,10 @@ static const struct tern_checkpoint_format *const families[] = {
     &tern_checkpoint_ternary, &tern_checkpoint_bitnet, &tern_checkpoint_bitnet_gpu,         NULL,
 };
 
-#define BLOCK_BYTES  ((int64_t)1 << 20)
-#define BEHIND_BYTES ((int64_t)16 << 20) /* of weights, after which pages are given back */
-#define LINE_ROWS    16                  /* of GPTQ, in a cache line of 32-bit words */
+#define BLOCK_BYTES     ((int64_t)1 << 20)
+#define SCATTERED_BYTES ((int64_t)3 << 20)  /* longer runs of words outweigh the cache */
+#define BEHIND_BYTES    ((int64_t)16 << 20) /* of weights, after which pages are given back */
+#define LINE_ROWS       16                  /* of GPTQ, in a cache line of 32-bit words */
 
 void tern_linears_find(const struct tern_checkpoint *checkpoint, struct tern_linears *layers) {
     *layers = (struct tern_linears){0};
@@ -58,7 +59,8 @@ void tern_linear_rows_free(struct tern_linear_rows *rows) {
 }
 
 int64_t tern_linear_block_rows(const struct tern_linear *layer) {
-    int64_t rows = BLOCK_BYTES / (layer->k + 5 * layer->groups);
+    const int64_t bytes = layer->family->scattered ? SCATTERED_BYTES : BLOCK_BYTES;
+    int64_t rows = bytes / (layer->k + 5 * layer->groups);
     if (rows > LINE_ROWS)
         rows -= rows % LINE_ROWS;
     return rows < 1 ? 1 : rows > layer->n ? layer->n : rows;

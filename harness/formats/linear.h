@@ -68,7 +68,8 @@ void tern_linears_free(struct tern_linears *layers);
 /* Buffers for up to `capacity` rows of a layer; the caller frees them. */
 void tern_linear_rows_alloc(const struct tern_linear *layer, int64_t capacity, struct tern_linear_rows *rows);
 void tern_linear_rows_free(struct tern_linear_rows *rows);
-/* Rows of one block such that it stays in a core's cache, about 1 MiB: at least 1, at most N. */
+/* Rows of one block such that it stays in a core's cache, about 1 MiB (3 MiB where its words lie apart): at least 1, at
+ * most N. */
 int64_t tern_linear_block_rows(const struct tern_linear *layer);
 /* Decodes rows [n0, n1); n1 - n0 must not pass the capacity, layer->error must be empty. */
 void tern_linear_decode(const struct tern_linear *layer, int64_t n0, int64_t n1, struct tern_linear_rows *rows);

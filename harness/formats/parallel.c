@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TERN_PARALLEL_MAX = 64 };
+enum { TERN_PARALLEL_MAX = 64, TERN_PARALLEL_QUEUE_MAX = 32 };
 
 struct tern_parallel_part {
     void (*body)(void *context, int64_t begin, int64_t end);
@@ -83,7 +83,7 @@ static void queue_run(void *context, int64_t begin, int64_t end) {
 
 void tern_parallel_each(int64_t count, const char *what, void (*body)(void *context, int64_t i), void *context) {
     struct tern_parallel_queue queue = {body, context, what, count, 0};
-    tern_parallel_for(count, 1, queue_run, &queue);
+    tern_parallel_for(count, (count + TERN_PARALLEL_QUEUE_MAX - 1) / TERN_PARALLEL_QUEUE_MAX, queue_run, &queue);
     if (what)
         tern_log_progress("%s", "");
 }
