@@ -91,8 +91,9 @@ $(BUILD)/obj/%.o: harness/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# Loops over packed bytes, whose lengths only -O3 vectorises.
-$(BUILD)/obj/formats/ternary_codes.o: OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
+# Loops over packed bytes and codes, which only -O3 unrolls and vectorises.
+FAST := ternary_codes linear_parts awq gptq compressed_tensors unpack_proof shard_proof
+$(FAST:%=$(BUILD)/obj/formats/%.o): OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
 
 # Only the device folder may name CUDA.
 $(BUILD)/obj/device/%.o: CPPFLAGS += $(addprefix -isystem ,$(CUDA_INCLUDE))
