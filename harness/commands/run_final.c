@@ -19,10 +19,10 @@
 #define ATTEMPTS           2 /* the finalists have run right before: a second worker gets a second chance */
 #define RESAMPLES          1000
 #define SUSTAINED_BASELINE "cublaslt-best16/sustained"
-/* 95 % of ratios of two finalists differ by less between runs: results/v0.2/h200/runs/README.md. */
-#define RUN_TO_RUN_MEMORY  0.005
-#define RUN_TO_RUN_COMPUTE 0.10
-#define IMPLAUSIBLE        0.97 /* below this share of the limit a time is an error to be explained, never a record */
+/* 95 % of ratios of two finalists differ by less between runs, which the rounds of one run cannot know: where memory lies, and what
+ * is left of heat (docs/measuring.md). */
+#define RUN_TO_RUN  0.005
+#define IMPLAUSIBLE 0.97 /* below this share of the limit a time is an error to be explained, never a record */
 
 struct finalist {
     struct run_entry *entry;
@@ -293,12 +293,6 @@ static void compare_baselines(const struct final *f, const struct finalist *x, s
     row->sustained_speedup = baseline_us(f, SUSTAINED_BASELINE) / x->sustained.us;
 }
 
-/* What another run may say of the ratio of two finalists, which the rounds of one run cannot know: where memory lies, and at
- * the power cap the state of the card. */
-static double run_to_run(const struct final *f) {
-    return f->p->compute_bound ? RUN_TO_RUN_COMPUTE : RUN_TO_RUN_MEMORY;
-}
-
 /* One result row a layout: its fastest finalist. */
 static void fill_results(struct final *f) {
     struct run_problem *p = f->p;
@@ -319,7 +313,7 @@ static void fill_results(struct final *f) {
         row->us_lo = x->stats.lo;
         row->us_hi = x->stats.hi;
         row->p_best = x->p_best;
-        row->regret = (x->regret > p->search_gap ? x->regret : p->search_gap) + run_to_run(f);
+        row->regret = (x->regret > p->search_gap ? x->regret : p->search_gap) + RUN_TO_RUN;
         row->predicted_us = x->entry->predicted_us;
         tern_str_copy(row->policy, sizeof row->policy, x->trial.policy);
         row->pct_of_limit = 100 * p->limit_us / row->us;
