@@ -21,6 +21,22 @@ __device__ __forceinline__ void tern_barrier_init(void *barrier, int arrivals) {
 #endif
 }
 
+// Prepares `count` barriers that follow each other, the same way.
+__device__ __forceinline__ void tern_barriers_init(unsigned char *barriers, int count, int arrivals) {
+#if defined(TERN_EMULATOR) || __CUDA_ARCH__ < 900
+    for (int i = 0; i < count; i++)
+        tern_barrier_init(barriers + 8 * i, arrivals);
+#else
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     :
+                     : "r"((unsigned)__cvta_generic_to_shared(barriers + 8 * i)), "r"(arrivals)
+                     : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" : : : "memory");
+#endif
+}
+
 // Arrives once and announces `bytes` of bulk copies for the running phase.
 __device__ __forceinline__ void tern_barrier_arrive_expect(void *barrier, int bytes) {
 #ifdef TERN_EMULATOR
