@@ -35,26 +35,50 @@ constexpr int SLOT_BYTES = FRAGMENTS * 512; // sums of a row tile from one warp
 constexpr int PHASE_ROWS = PHASE * WARPS_R;
 static_assert(WARPS_R <= STAGES && STAGES <= 32, "a step of the ring wraps once; a lane prepares a stage");
 
+// What the block owns: row tiles cluster, cluster + clusters, ... of W, so that nothing is divided ahead of the first copy, and
+// K tiles k_begin .. k_begin + tiles - 1. Uniform.
+struct tern_part {
+    int cluster, clusters, row_tiles;
+    int rank, k_begin, tiles, most_tiles; // most_tiles: of any block
+    int k_tiles;                          // of the whole of W
+};
+
+__device__ __forceinline__ struct tern_part tern_part_make(const struct tern_args &args) {
+    struct tern_part s;
+    s.cluster = (int)(blockIdx.x / CLUSTER_K);
+    s.clusters = (int)(gridDim.x / CLUSTER_K);
+    s.row_tiles = (int)(((unsigned)args.n + 15) / 16);
+    s.rank = (int)(blockIdx.x % CLUSTER_K);
+    s.k_tiles = (int)(((unsigned)args.k + 127) / 128);
+    s.k_begin = (int)((unsigned)(s.rank * s.k_tiles) / CLUSTER_K);
+    s.tiles = (int)((unsigned)((s.rank + 1) * s.k_tiles) / CLUSTER_K) - s.k_begin;
+    s.most_tiles = (int)((unsigned)(s.k_tiles + CLUSTER_K - 1) / CLUSTER_K);
+    return s;
+}
+
+// Row tiles of the block.
+__device__ __forceinline__ int tern_part_rows(const struct tern_part &s) {
+    return (int)((unsigned)(s.row_tiles - s.cluster + s.clusters - 1) / (unsigned)s.clusters);
+}
+
 // Shared memory of a block; all 16-byte aligned.
 struct tern_places {
     unsigned char *ring;     // [STAGES][STAGE_BYTES]
     unsigned char *barriers; // [STAGES] full, [STAGES] empty
     unsigned char *slots;    // [1 or 2][row tile of a phase][WARPS_K][SLOT_BYTES]
-    unsigned char *incoming; // CLUSTER_K > 1: [rank][own row tile][SLOT_BYTES]
+    unsigned char *incoming; // CLUSTER_K > 1: [own row tile][rank][SLOT_BYTES]
     int rounds;              // of TILES K tiles
-    int own_rows;            // row tiles that a rank of the cluster sums at most
     int other_slots;         // bytes from one set of slots to the other; 0 if there is one
 };
 
-__device__ __forceinline__ struct tern_places tern_places_make(const struct tern_share &s, unsigned char *shared) {
+__device__ __forceinline__ struct tern_places tern_places_make(const struct tern_part &s, unsigned char *shared) {
     struct tern_places p;
     p.rounds = (int)((unsigned)(s.most_tiles + TILES - 1) / TILES);
-    p.own_rows = (int)((unsigned)(s.most_rows + CLUSTER_K - 1) / CLUSTER_K);
     p.ring = shared;
-    p.barriers = shared + STAGES * STAGE_BYTES;
+    p.barriers = p.ring + STAGES * STAGE_BYTES;
     p.slots = p.barriers + STAGES * 16;
-    p.other_slots = s.most_rows > PHASE_ROWS ? PHASE_ROWS * WARPS_K * SLOT_BYTES : 0;
-    p.incoming = p.slots + p.other_slots + tern_smaller(s.most_rows, PHASE_ROWS) * WARPS_K * SLOT_BYTES;
+    p.other_slots = s.row_tiles > PHASE_ROWS * s.clusters ? PHASE_ROWS * WARPS_K * SLOT_BYTES : 0;
+    p.incoming = p.slots + p.other_slots + PHASE_ROWS * WARPS_K * SLOT_BYTES;
     return p;
 }
 
@@ -74,31 +98,30 @@ __device__ __forceinline__ void tern_turn_step(struct tern_turn &turn, int step)
     }
 }
 
-// Calls each(first row tile, rows, round, item) for the phases and rounds of the block.
+// Calls each(first row tile, row tiles, round, item) for the phases and rounds of the block's `rows` row tiles.
 template <class EACH>
-__device__ __forceinline__ void tern_sweeps_each(const struct tern_share &s, const struct tern_places &p, EACH each) {
+__device__ __forceinline__ void tern_sweeps_each(const struct tern_places &p, int rows, EACH each) {
     int item = 0;
 #pragma unroll 1
-    for (int row = 0; row < s.rows; row += PHASE_ROWS) {
-        const int rows = tern_smaller(PHASE_ROWS, s.rows - row);
+    for (int row = 0; row < rows; row += PHASE_ROWS)
 #pragma unroll 1
         for (int round = 0; round < p.rounds; round++) {
-            each(row, rows, round, item);
-            item += rows;
+            const int count = tern_smaller(PHASE_ROWS, rows - row);
+            each(row, count, round, item);
+            item += count;
         }
-    }
 }
 
-// Starts the copies of row tile `row`'s K tiles of a round into a stage.
+// Starts the copies of the block's row tile `row`, K tiles of a round, into a stage.
 __device__ __forceinline__ void tern_item_copy(const struct tern_warp_ring &ring, int stage, int row, int round,
-                                               const struct tern_share &s, const struct tern_args &args) {
-    const int row_tile = s.first_row + row, k = s.k_begin + round * TILES, groups = (int)args.groups;
-    const int tiles = tern_smaller(TILES, s.tiles - round * TILES);
+                                               const struct tern_part &s, const struct tern_args &args) {
+    const int k = s.k_begin + round * TILES, groups = (int)args.groups, tiles = tern_smaller(TILES, s.tiles - round * TILES);
+    const unsigned row_tile = (unsigned)(s.cluster + row * s.clusters);
     if (tiles <= 0) { // ranks of a cluster may differ by a tile, hence by a round
         tern_barrier_arrive(ring.barriers + stage * 8);
         return;
     }
-    const int first = tern_span_group(k, 0, groups);
+    const int first = ENTRY_A_TILE ? k : tern_span_group(k, 0, groups);
     const int entries = ENTRY_A_TILE ? tiles : tern_span_group(k + tiles - 1, SPANS - 1, groups) - first + 1;
     const unsigned long long tile = (unsigned long long)row_tile * (unsigned)s.k_tiles + (unsigned)k;
     const unsigned long long entry = (unsigned long long)row_tile * (unsigned)groups + (unsigned)first;
@@ -108,23 +131,23 @@ __device__ __forceinline__ void tern_item_copy(const struct tern_warp_ring &ring
 }
 
 // The copying warp, its first lane: prepares the barriers and keeps the ring full. The warp passes one __syncthreads.
-__device__ __forceinline__ void tern_produce(const struct tern_share &s, const struct tern_places &p,
+__device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
     struct tern_warp_ring ring;
     ring.slots = p.ring;
     ring.barriers = p.barriers;
-    const int early = tern_smaller(STAGES, tern_smaller(PHASE_ROWS, s.rows)); // items ahead of the __syncthreads
+    constexpr int EARLY = STAGES < PHASE_ROWS ? STAGES : PHASE_ROWS; // items ahead of the __syncthreads, at most
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
 #pragma unroll 1
-        for (int row = 0; row < early; row++)
+        for (int row = 0; row < EARLY && s.cluster + row * s.clusters < s.row_tiles; row++)
             tern_item_copy(ring, row, row, 0, s, args);
         tern_barriers_init(p.barriers + STAGES * 8, STAGES, WARPS_K);
     }
     __syncthreads();
     if (lane == 0)
-        tern_sweeps_each(s, p, [&](int row, int rows, int round, int item) {
-            const int skipped = item == 0 ? early : 0;
+        tern_sweeps_each(p, tern_part_rows(s), [&](int row, int rows, int round, int item) {
+            const int skipped = item == 0 ? EARLY : 0;
             struct tern_turn turn = tern_turn_of(item + skipped);
 #pragma unroll 1
             for (int i = skipped; i < rows; i++) {
@@ -193,23 +216,33 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
     return finite;
 }
 
-// Loads x of the lane's columns in the warp's K tiles, from tile `first_tile` of the block on.
-__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_share &s, const struct tern_args &args,
+// Loads x of the lane's columns in the warp's K tiles, from tile `first_tile` of the block on. Columns behind M read the last row
+// and are not stored; k behind K become zeros.
+__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
                                                int first_tile, int lane) {
-    const int column = lane / 4, k = (s.k_begin + first_tile) * 128 + lane % 4 * 8;
-    const __half *from = (const __half *)args.x + (column * args.k + k);
+    constexpr int LAST = (K_TILES - 1) * WARPS_K; // K tile of the warp, from its first
+    const int begin = (s.k_begin + first_tile) * 128, k = begin + lane % 4 * 8, m = (int)args.m;
+    const bool whole = x.tiles == K_TILES && begin + (LAST + 1) * 128 <= (int)args.k;
+    const __half *from[FRAGMENTS];
 #pragma unroll
-    for (int j = 0; j < K_TILES; j++)
+    for (int f = 0; f < FRAGMENTS; f++)
+        from[f] = (const __half *)args.x + (tern_smaller(8 * f + lane / 4, m - 1) * args.k + k);
 #pragma unroll
-        for (int f = 0; f < FRAGMENTS; f++)
+    for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++)
+        x.b[i / 4 / FRAGMENTS][i / 4 % FRAGMENTS][i % 4] = make_uint4(0, 0, 0, 0);
+    if (whole)
 #pragma unroll
-            for (int piece = 0; piece < 4; piece++) {
-                const int at = j * WARPS_K * 128 + piece * 32;
-                const bool there = j < x.tiles && 8 * f + column < (int)args.m && k + at < (int)args.k;
-                unsigned words[4] = {0, 0, 0, 0};
-                tern_load_stream_16_if(words, from + 8 * f * args.k + at, there);
-                x.b[j][f][piece] = make_uint4(words[0], words[1], words[2], words[3]);
-            }
+        for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++) {
+            const int j = i / 4 / FRAGMENTS, f = i / 4 % FRAGMENTS;
+            x.b[j][f][i % 4] = tern_load_stream_16(from[f] + (j * WARPS_K * 128 + i % 4 * 32));
+        }
+    else
+#pragma unroll
+        for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++) {
+            const int j = i / 4 / FRAGMENTS, f = i / 4 % FRAGMENTS, at = j * WARPS_K * 128 + i % 4 * 32;
+            if (j < x.tiles && k + at < (int)args.k)
+                x.b[j][f][i % 4] = tern_load_stream_16(from[f] + at);
+        }
 }
 
 // Multiplies x by the complements of the places and by 2^-1 (shrunk: bit f says so of the lane's column of fragment f) or what
@@ -251,36 +284,44 @@ __device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, 
     return beyond;
 }
 
-// Brings x of the warp's K tiles of a round into registers.
-__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_share &s, const struct tern_args &args,
-                                               int round, int warp_k, int lane) {
-    const int groups = (int)args.groups, first_k = round * TILES;
+// Starts the loads of x of the warp's K tiles of a round.
+__device__ __forceinline__ void tern_held_start(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
+                                                int round, int warp_k, int lane) {
     x.tiles = 0;
 #pragma unroll
     for (int j = 0; j < K_TILES; j++)
-        x.tiles += first_k + warp_k + j * WARPS_K < s.tiles;
-    unsigned shrunk = 0, down[2] = {0, 0}; // of the lane's column of the operand, and its two of the sums
-#pragma unroll 1
-    while (true) {
-        tern_held_load(x, s, args, first_k + warp_k, lane);
-        tern_held_scale(x, shrunk);
-        const bool finite = tern_held_sum(x);
-        if (shrunk >> 31 || __all_sync(0xFFFFFFFFu, finite))
-            break;
-        shrunk = 1u << 31; // once
+        x.tiles += round * TILES + warp_k + j * WARPS_K < s.tiles;
+    tern_held_load(x, s, args, round * TILES + warp_k, lane);
+}
+
+// Brings x into the form in which it is multiplied, once it is there.
+__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
+                                               int round, int warp_k, int lane) {
+    const int groups = (int)args.groups, first_k = s.k_begin + round * TILES;
+    unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
+    tern_held_scale(x, 0);
+    if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
+        unsigned shrunk = 0; // of the lane's column of the operand
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             down[i] = tern_held_beyond(x, i);
             const unsigned of_column = __shfl_sync(0xFFFFFFFFu, down[i], lane / 8); // 2 * (lane / 8) + i
             shrunk |= lane / 4 % 2 == i ? of_column : 0;
         }
+        tern_held_load(x, s, args, round * TILES + warp_k, lane);
+        tern_held_scale(x, shrunk);
+        tern_held_sum(x);
     }
 #pragma unroll
     for (int j = 0; j < K_TILES; j++)
 #pragma unroll
-        for (int span = 0; span < SPANS; span++)
-            x.entry[j][span] = tern_slot_entry(s, warp_k + j * WARPS_K, first_k + warp_k + j * WARPS_K, first_k, span,
-                                               groups) * 32 + lane / 4 * 4;
+        for (int span = 0; span < SPANS; span++) {
+            const int place = warp_k + j * WARPS_K;
+            const int entry = GROUP == 0     ? 0
+                              : ENTRY_A_TILE ? place
+                                             : tern_span_group(first_k + place, span, groups) - tern_span_group(first_k, 0, groups);
+            x.entry[j][span] = entry * 32 + lane / 4 * 4;
+        }
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
@@ -385,54 +426,53 @@ __device__ __forceinline__ int tern_slot_float(int pair, int lane) {
     return (pair % 4 * 8 + (row % 8 ^ pair % 4 * 2)) * 4 + row / 8 * 2 + lane / 16 + pair / 4 * 128;
 }
 
-__device__ __forceinline__ void tern_y_store(const struct tern_share &s, const struct tern_args &args, int row, int pair,
+__device__ __forceinline__ void tern_y_store(const struct tern_part &s, const struct tern_args &args, int row, int pair,
                                              float value, int lane) {
-    const long long n = (long long)(s.first_row + row) * 16 + lane % 16;
-    const int m = 2 * pair + lane / 16;
-    if (n < args.n && m < args.m) // the last row tile is half empty where N is not a multiple of 16
+    const int n = (s.cluster + row * s.clusters) * 16 + lane % 16, m = 2 * pair + lane / 16;
+    if (n < (int)args.n && m < (int)args.m) // the last row tile is half empty where N is not a multiple of 16
         ((__half *)args.y)[m * args.n + n] = __float2half_rn(value);
 }
 
 // Adds up the slots of a phase's row tiles. Sums go to y or, in a cluster, to the rank that owns the row tile.
-__device__ __forceinline__ void tern_phase_sum(const struct tern_share &s, const struct tern_places &p,
+__device__ __forceinline__ void tern_phase_sum(const struct tern_part &s, const struct tern_places &p,
                                                const struct tern_args &args, const unsigned char *slots, int first_row,
-                                               int rows, int rank, int warp, int lane) {
+                                               int rows, int warp, int lane) {
     const int used = tern_smaller(WARPS_K, s.tiles);
 #pragma unroll 1
     for (int unit = warp; unit < rows * (FRAGMENTS * 4); unit += WARPS) {
-        const int row = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4);
-        if (2 * pair >= args.m)
-            continue;
+        const int row = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4), block_row = first_row + row;
         const unsigned char *from = slots + row * (WARPS_K * SLOT_BYTES) + tern_slot_float(pair, lane) * 4;
         float sum = 0.0f;
+        if (2 * pair >= (int)args.m)
+            continue;
 #pragma unroll
         for (int w = 0; w < WARPS_K; w++)
             if (w < used)
                 sum += __uint_as_float(tern_shared_load_4(from + w * SLOT_BYTES));
-        const int block_row = first_row + row;
         if (CLUSTER_K == 1)
             tern_y_store(s, args, block_row, pair, sum, lane);
         else
-            tern_cluster_store_float(p.incoming + (rank * p.own_rows + block_row / CLUSTER_K) * SLOT_BYTES + pair * 128 +
+            tern_cluster_store_float(p.incoming + (block_row / CLUSTER_K * CLUSTER_K + s.rank) * SLOT_BYTES + pair * 128 +
                                          lane * 4,
                                      block_row % CLUSTER_K, sum);
     }
 }
 
 // Adds up what the ranks of the cluster sent, in their order.
-__device__ __forceinline__ void tern_cluster_finish(const struct tern_share &s, const struct tern_places &p,
-                                                    const struct tern_args &args, int rank, int warp, int lane) {
+__device__ __forceinline__ void tern_cluster_finish(const struct tern_part &s, const struct tern_places &p,
+                                                    const struct tern_args &args, int rows, int warp, int lane) {
     tern_cluster_sync();
 #pragma unroll 1
-    for (int unit = warp; unit < p.own_rows * (FRAGMENTS * 4); unit += WARPS + 1) {
-        const int row = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4);
+    for (int unit = warp;; unit += WARPS + 1) {
+        const int own = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4), row = own * CLUSTER_K + s.rank;
+        if (row >= rows)
+            break;
+        const unsigned char *from = p.incoming + own * (CLUSTER_K * SLOT_BYTES) + pair * 128 + lane * 4;
         float sum = 0.0f;
 #pragma unroll
-        for (int from = 0; from < CLUSTER_K; from++)
-            sum += __uint_as_float(
-                tern_shared_load_4(p.incoming + (from * p.own_rows + row) * SLOT_BYTES + pair * 128 + lane * 4));
-        if (row * CLUSTER_K + rank < s.rows)
-            tern_y_store(s, args, row * CLUSTER_K + rank, pair, sum, lane);
+        for (int rank = 0; rank < CLUSTER_K; rank++)
+            sum += __uint_as_float(tern_shared_load_4(from + rank * SLOT_BYTES));
+        tern_y_store(s, args, row, pair, sum, lane);
     }
 }
 
@@ -468,20 +508,19 @@ __device__ __forceinline__ void tern_rows_skip(const struct tern_places &p, int 
 }
 
 // A multiplying warp. Passes one __syncthreads.
-__device__ __forceinline__ void tern_consume(const struct tern_share &s, const struct tern_places &p,
-                                             const struct tern_args &args, int rank, int warp, int lane) {
+__device__ __forceinline__ void tern_consume(const struct tern_part &s, const struct tern_places &p,
+                                             const struct tern_args &args, int warp, int lane) {
     const int warp_k = WARPS_R == 1 ? warp : warp % WARPS_K, warp_r = WARPS_R == 1 ? 0 : warp / WARPS_K;
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
     struct tern_held x;
-    int other = 0; // which set of slots
-    tern_sweeps_each(s, p, [&](int first_row, int rows, int round, int item) {
+    tern_held_start(x, s, args, 0, warp_k, lane);
+    __syncthreads(); // barriers are ready
+    int other = 0;   // which set of slots
+    tern_sweeps_each(p, tern_part_rows(s), [&](int first_row, int rows, int round, int item) {
+        if (item > 0 && p.rounds > 1)
+            tern_held_start(x, s, args, round, warp_k, lane);
         if (item == 0 || p.rounds > 1)
             tern_held_make(x, s, args, round, warp_k, lane);
-        if (item == 0) {
-            __syncthreads();
-            if (CLUSTER_K > 1)
-                tern_cluster_wait(); // all blocks run
-        }
         const int slot = other + warp * SLOT_BYTES + tern_slot_place(lane);
         if (x.tiles == 0)
             tern_rows_skip(p, item, rows, warp_r, lane);
@@ -491,8 +530,10 @@ __device__ __forceinline__ void tern_consume(const struct tern_share &s, const s
             tern_rows_walk<true>(x, p, p.slots, slot, item, rows, warp_k, warp_r, two_24, lane);
         if (round < p.rounds - 1)
             return;
+        if (CLUSTER_K > 1 && first_row == 0)
+            tern_cluster_wait(); // all blocks run
         tern_block_sync(1, WARPS * 32);
-        tern_phase_sum(s, p, args, p.slots + other, first_row, rows, rank, warp, lane);
+        tern_phase_sum(s, p, args, p.slots + other, first_row, rows, warp, lane);
         other = p.other_slots - other;
     });
 }
@@ -502,8 +543,7 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     TERN_SHARED_DYNAMIC(dynamic);
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
-    const int rank = (int)(blockIdx.x % CLUSTER_K);
-    const struct tern_share s = tern_share_make(args);
+    const struct tern_part s = tern_part_make(args);
     const struct tern_places p = tern_places_make(s, shared);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
@@ -512,8 +552,8 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
         if (CLUSTER_K > 1)
             tern_cluster_wait();
     } else {
-        tern_consume(s, p, args, rank, warp, lane);
+        tern_consume(s, p, args, warp, lane);
     }
     if (CLUSTER_K > 1)
-        tern_cluster_finish(s, p, args, rank, warp, lane);
+        tern_cluster_finish(s, p, args, tern_part_rows(s), warp, lane);
 }

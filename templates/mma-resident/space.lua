@@ -18,7 +18,7 @@ end
 -- Registers a thread needs, roughly.
 local function registers(p, problem)
     local spans = problem.group % 128 == 0 and 1 or problem.group % 64 == 0 and 2 or 4
-    return p.K_TILES * (p.FRAGMENTS * (16 + 2 * spans) + 2 * problem.bits + spans * (problem.sym and 1 or 2)) + 10 * p.FRAGMENTS + 24
+    return p.K_TILES * (p.FRAGMENTS * (16 + 2 * spans) + 2 * problem.bits + spans * (problem.sym and 1 or 2)) + 10 * p.FRAGMENTS + 14
 end
 
 -- Row tiles of a cluster at most.
@@ -42,11 +42,13 @@ local function valid(p, problem, gpu)
     local rows, warps = most_rows(p, problem, gpu), warps_k * p.WARPS_R
     if warps > 28 or warps < 14 then return false, "14 to 28 warps hide latencies" end
     if registers(p, problem) > 65536 // (32 * warps + 32) // 8 * 8 then return false, "too many registers" end
-    if p.WARPS_R > rows then return false, "fewer row tiles than warps that take turns" end
+    if rows > 1 and p.WARPS_R > rows then return false, "fewer row tiles than warps that take turns" end
     local bytes = tiles * (256 * problem.bits + 48)
     if p.STAGES > 4 and p.STAGES * bytes > 100000 then return false, "more than 100 KB in flight" end
     if p.STAGES < rows and p.STAGES * bytes < 40000 then return false, "less than 40 KB in flight" end
-    if p.PHASE > 1 and p.PHASE > ceil_div(rows, p.WARPS_R) then return false, "one phase holds all row tiles" end
+    local own = ceil_div(rows, p.WARPS_R) -- row tiles of a warp; 1 in checks of small shapes
+    if own > 1 and p.PHASE < 2 then return false, "a sum over the warps for each row tile" end
+    if own > 1 and p.PHASE >= 2 * own then return false, "one phase holds all row tiles" end
     return true
 end
 
@@ -81,7 +83,7 @@ return {
           doc = "warps that take row tiles of the same K in turn" },
         { name = "STAGES", values = { 4, 6, 8, 12 }, default = default.STAGES,
           doc = "row tiles of W in flight" },
-        { name = "PHASE", values = { 1, 2, 4 }, default = default.PHASE,
+        { name = "PHASE", values = { 1, 2, 4, 8 }, default = default.PHASE,
           doc = "row tiles of a warp between two sums over the warps" },
     },
     valid = valid,
@@ -90,7 +92,7 @@ return {
         block = "32*(WARPS_K*WARPS_R+1)",
         -- the ring and its barriers; slots; what the blocks of a cluster send each other: kernel.cu, tern_places.
         smem = "STAGES*(WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))+16)"
-            .. "+FRAGMENTS*512*((" .. most .. ">PHASE*WARPS_R?2*PHASE*WARPS_R:" .. most .. ")*WARPS_K"
+            .. "+FRAGMENTS*512*((" .. most .. ">PHASE*WARPS_R?2:1)*PHASE*WARPS_R*WARPS_K"
             .. "+(CLUSTER_K>1?ceil_div(" .. most .. ",CLUSTER_K)*CLUSTER_K:0))",
         cluster = "CLUSTER_K",
     },
