@@ -21,7 +21,7 @@
 //
 // Bound by: memory, and on small layers fixed costs. Expected of the limit: 0.6 to 0.8.
 constexpr int WARPS = WARPS_K * WARPS_R; // that multiply; one more copies
-constexpr int ROW_TILES = 1, BULK = 1;
+constexpr int BULK = 1;
 constexpr int TILES = WARPS_K * K_TILES; // K tiles of a stage at most: a round
 #include "tern/mma.cuh"
 #include "tern/pipeline.cuh"
@@ -31,14 +31,16 @@ constexpr int TILES = WARPS_K * K_TILES; // K tiles of a stage at most: a round
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
-constexpr int SLOT_BYTES = FRAGMENTS * 512; // sums of a row tile from one warp
-constexpr int PHASE_ROWS = PHASE * WARPS_R;
-static_assert(WARPS_R <= STAGES && STAGES <= 32, "a step of the ring wraps once; a lane prepares a stage");
+constexpr int SLOT_BYTES = ROW_TILES * FRAGMENTS * 512; // sums of a row block from one warp
+constexpr int UNITS = ROW_TILES * FRAGMENTS;            // of 16 rows and 8 columns: four floats of a lane
+constexpr int READY = 2, PHASE_END = 1;                 // named barriers
+constexpr int PHASE_ROWS = PHASE * WARPS_R;             // row blocks
+static_assert(STAGES % WARPS_R == 0, "a stage has its warps: others might wait for it two laps ahead, which parity cannot tell");
 
-// What the block owns: row tiles cluster, cluster + clusters, ... of W, so that nothing is divided ahead of the first copy, and
+// What the block owns: row blocks (ROW_TILES tiles) cluster, cluster + clusters, ... of W, so that nothing is divided ahead of the first copy, and
 // K tiles k_begin .. k_begin + tiles - 1. Uniform.
 struct tern_part {
-    int cluster, clusters, row_tiles;
+    int cluster, clusters, row_blocks;
     int rank, k_begin, tiles, most_tiles; // most_tiles: of any block
     int k_tiles;                          // of the whole of W
 };
@@ -47,7 +49,7 @@ __device__ __forceinline__ struct tern_part tern_part_make(const struct tern_arg
     struct tern_part s;
     s.cluster = (int)(blockIdx.x / CLUSTER_K);
     s.clusters = (int)(gridDim.x / CLUSTER_K);
-    s.row_tiles = (int)(((unsigned)args.n + 15) / 16);
+    s.row_blocks = (int)(((unsigned)args.n + 16 * ROW_TILES - 1) / (16 * ROW_TILES));
     s.rank = (int)(blockIdx.x % CLUSTER_K);
     s.k_tiles = (int)(((unsigned)args.k + 127) / 128);
     s.k_begin = (int)((unsigned)(s.rank * s.k_tiles) / CLUSTER_K);
@@ -56,33 +58,37 @@ __device__ __forceinline__ struct tern_part tern_part_make(const struct tern_arg
     return s;
 }
 
-// Row tiles of the block.
+// Row blocks of the block.
 __device__ __forceinline__ int tern_part_rows(const struct tern_part &s) {
-    return (int)((unsigned)(s.row_tiles - s.cluster + s.clusters - 1) / (unsigned)s.clusters);
+    return (int)((unsigned)(s.row_blocks - s.cluster + s.clusters - 1) / (unsigned)s.clusters);
 }
 
 // Shared memory of a block; all 16-byte aligned.
 struct tern_places {
     unsigned char *ring;     // [STAGES][STAGE_BYTES]
-    unsigned char *barriers; // [STAGES] full, [STAGES] empty
-    unsigned char *slots;    // [1 or 2][row tile of a phase][WARPS_K][SLOT_BYTES]
-    unsigned char *incoming; // CLUSTER_K > 1: [own row tile][rank][SLOT_BYTES]
-    int rounds;              // of TILES K tiles
+    unsigned char *barriers; // [STAGES] full, [STAGES] empty, x
+    unsigned char *x;        // [row of x][x_pitch], until all warps have taken theirs; from then on
+    unsigned char *slots;    // [1 or 2][row block of a phase][WARPS_K][SLOT_BYTES]
+    unsigned char *incoming; // CLUSTER_K > 1: [own row block][rank][SLOT_BYTES]
+    int x_pitch;             // 64 more than a multiple of 128: no bank conflicts
     int other_slots;         // bytes from one set of slots to the other; 0 if there is one
 };
 
-__device__ __forceinline__ struct tern_places tern_places_make(const struct tern_part &s, unsigned char *shared) {
+__device__ __forceinline__ struct tern_places tern_places_make(const struct tern_part &s, const struct tern_args &args,
+                                                               unsigned char *shared) {
+    constexpr int SET = PHASE_ROWS * WARPS_K * SLOT_BYTES;
     struct tern_places p;
-    p.rounds = (int)((unsigned)(s.most_tiles + TILES - 1) / TILES);
     p.ring = shared;
     p.barriers = p.ring + STAGES * STAGE_BYTES;
-    p.slots = p.barriers + STAGES * 16;
-    p.other_slots = s.row_tiles > PHASE_ROWS * s.clusters ? PHASE_ROWS * WARPS_K * SLOT_BYTES : 0;
-    p.incoming = p.slots + p.other_slots + PHASE_ROWS * WARPS_K * SLOT_BYTES;
+    p.slots = p.x = p.barriers + STAGES * 16 + 16;
+    p.x_pitch = s.most_tiles * 256 + 64;
+    p.other_slots = s.row_blocks > PHASE_ROWS * s.clusters ? SET : 0;
+    const int x_bytes = (int)args.m * p.x_pitch, slot_bytes = SET + p.other_slots;
+    p.incoming = p.slots + (x_bytes > slot_bytes ? x_bytes : slot_bytes);
     return p;
 }
 
-// Stage of item `item` of the ring; items are (phase, round, row tile of the phase), in this order.
+// Stage of item `item` of the ring; items are row blocks.
 struct tern_turn {
     int stage, parity;
 };
@@ -98,68 +104,80 @@ __device__ __forceinline__ void tern_turn_step(struct tern_turn &turn, int step)
     }
 }
 
-// Calls each(first row tile, row tiles, round, item) for the phases and rounds of the block's `rows` row tiles.
-template <class EACH>
-__device__ __forceinline__ void tern_sweeps_each(const struct tern_places &p, int rows, EACH each) {
-    int item = 0;
-#pragma unroll 1
-    for (int row = 0; row < rows; row += PHASE_ROWS)
-#pragma unroll 1
-        for (int round = 0; round < p.rounds; round++) {
-            const int count = tern_smaller(PHASE_ROWS, rows - row);
-            each(row, count, round, item);
-            item += count;
+// What the copying lane starts for a row block: a run of K tiles of each row tile.
+struct tern_run {
+    int tiles, entries;
+    const unsigned char *codes, *scales, *zeros; // of row tile 0
+    long long codes_pitch, scales_pitch;         // from a row tile to the next; of zero points: half that of scales
+};
+
+__device__ __forceinline__ struct tern_run tern_run_make(const struct tern_part &s, const struct tern_args &args) {
+    struct tern_run run;
+    const int groups = (int)args.groups, first = ENTRY_A_TILE ? s.k_begin : tern_span_group(s.k_begin, 0, groups);
+    run.tiles = s.tiles;
+    run.entries = ENTRY_A_TILE ? s.tiles : tern_span_group(s.k_begin + s.tiles - 1, SPANS - 1, groups) - first + 1;
+    run.codes_pitch = (long long)s.k_tiles * TILE_BYTES;
+    run.scales_pitch = (long long)groups * 32;
+    run.codes = (const unsigned char *)args.codes + (s.cluster * ROW_TILES * run.codes_pitch + s.k_begin * TILE_BYTES);
+    run.scales = (const unsigned char *)args.scales + (s.cluster * ROW_TILES * run.scales_pitch + first * 32);
+    run.zeros = (const unsigned char *)args.zeros + (s.cluster * ROW_TILES * run.scales_pitch / 2 + first * 16);
+    return run;
+}
+
+// Starts the copies of `present` row tiles into a stage. One lane.
+__device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsigned char *stage, void *full, int present) {
+    tern_barrier_arrive_expect(full, present * (run.tiles * TILE_BYTES + run.entries * (32 + 16 * HAS_ZEROS)));
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        if (ROW_TILES == 1 || r < present) {
+            tern_bulk_copy(stage + r * RUN_BYTES, run.codes + r * run.codes_pitch, run.tiles * TILE_BYTES, full);
+            tern_bulk_copy(stage + SCALES_AT + r * ENTRIES * 32, run.scales + r * run.scales_pitch, run.entries * 32, full);
+            if (HAS_ZEROS)
+                tern_bulk_copy(stage + ZEROS_AT + r * ENTRIES * 16, run.zeros + r * run.scales_pitch / 2, run.entries * 16,
+                               full);
         }
 }
 
-// Starts the copies of the block's row tile `row`, K tiles of a round, into a stage.
-__device__ __forceinline__ void tern_item_copy(const struct tern_warp_ring &ring, int stage, int row, int round,
-                                               const struct tern_part &s, const struct tern_args &args) {
-    const int k = s.k_begin + round * TILES, groups = (int)args.groups, tiles = tern_smaller(TILES, s.tiles - round * TILES);
-    const unsigned row_tile = (unsigned)(s.cluster + row * s.clusters);
-    if (tiles <= 0) { // ranks of a cluster may differ by a tile, hence by a round
-        tern_barrier_arrive(ring.barriers + stage * 8);
-        return;
-    }
-    const int first = ENTRY_A_TILE ? k : tern_span_group(k, 0, groups);
-    const int entries = ENTRY_A_TILE ? tiles : tern_span_group(k + tiles - 1, SPANS - 1, groups) - first + 1;
-    const unsigned long long tile = (unsigned long long)row_tile * (unsigned)s.k_tiles + (unsigned)k;
-    const unsigned long long entry = (unsigned long long)row_tile * (unsigned)groups + (unsigned)first;
-    tern_barrier_arrive_expect(ring.barriers + stage * 8, tiles * TILE_BYTES + entries * (32 + 16 * HAS_ZEROS));
-    tern_run_copy(ring, stage, 0, tiles, entries, (const unsigned char *)args.codes + tile * TILE_BYTES,
-                  (const unsigned char *)args.scales + entry * 32, (const unsigned char *)args.zeros + entry * 16, 0);
-}
-
-// The copying warp, its first lane: prepares the barriers and keeps the ring full. The warp passes one __syncthreads.
+// The copying warp: prepares the barriers, has x copied, a row by a lane, and keeps the ring full. x goes first: copies of a
+// multiprocessor return in order. All lanes walk, so that the compiler knows the walk to be uniform: copies take their
+// addresses from uniform registers.
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
-    struct tern_warp_ring ring;
-    ring.slots = p.ring;
-    ring.barriers = p.barriers;
-    constexpr int EARLY = STAGES < PHASE_ROWS ? STAGES : PHASE_ROWS; // items ahead of the __syncthreads, at most
+    const int row_tiles = (int)(((unsigned)args.n + 15) / 16), m = (int)args.m;
+    const int x_bytes = 2 * tern_smaller(s.tiles * 128, (int)args.k - s.k_begin * 128);
+    unsigned char *x_full = p.barriers + STAGES * 16;
+    if (lane == 0) {
+        tern_barriers_init(x_full, 1, 1);
+        tern_barrier_arrive_expect(x_full, m * x_bytes);
+    }
+    __syncwarp();
+    if (lane < m)
+        tern_bulk_copy(p.x + lane * p.x_pitch, (const __half *)args.x + (lane * args.k + s.k_begin * 128), x_bytes, x_full);
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
-#pragma unroll 1
-        for (int row = 0; row < EARLY && s.cluster + row * s.clusters < s.row_tiles; row++)
-            tern_item_copy(ring, row, row, 0, s, args);
         tern_barriers_init(p.barriers + STAGES * 8, STAGES, WARPS_K);
     }
-    __syncthreads();
-    if (lane == 0)
-        tern_sweeps_each(p, tern_part_rows(s), [&](int row, int rows, int round, int item) {
-            const int skipped = item == 0 ? EARLY : 0;
-            struct tern_turn turn = tern_turn_of(item + skipped);
+    __syncwarp();
+    tern_block_arrive(READY, 32 * (WARPS + 1));
+    struct tern_run run = tern_run_make(s, args);
+    struct tern_turn turn = {0, 0};
+    int present = row_tiles - s.cluster * ROW_TILES;
 #pragma unroll 1
-            for (int i = skipped; i < rows; i++) {
-                if (item + i >= STAGES)
-                    tern_barrier_wait(p.barriers + (STAGES + turn.stage) * 8, turn.parity ^ 1);
-                tern_item_copy(ring, turn.stage, row + i, round, s, args);
-                tern_turn_step(turn, 1);
-            }
-        });
+    for (int item = 0; present > 0; item++) {
+        if (item >= STAGES)
+            tern_barrier_wait(p.barriers + (STAGES + turn.stage) * 8, turn.parity ^ 1);
+        if (lane == 0)
+            tern_run_start(run, p.ring + turn.stage * STAGE_BYTES, p.barriers + turn.stage * 8,
+                           tern_smaller(ROW_TILES, present));
+        present -= s.clusters * ROW_TILES;
+        run.codes += s.clusters * ROW_TILES * run.codes_pitch;
+        run.scales += s.clusters * ROW_TILES * run.scales_pitch;
+        run.zeros += s.clusters * ROW_TILES * run.scales_pitch / 2;
+        tern_turn_step(turn, 1);
+    }
 }
 
-// x of a warp's K tiles of a round, and what goes with it.
+// x of a warp's K tiles, and what goes with it.
 struct tern_held {
     uint4 b[K_TILES][FRAGMENTS][4];             // [piece]: two steps, times the complement of the piece's power
     float power[FRAGMENTS][2];                  // that makes sums of products of them whole, for the lane's two columns
@@ -168,25 +186,17 @@ struct tern_held {
     int tiles;                                  // that exist
 };
 
-// Sums over span SPAN of one K tile: fragments a(step) of 16 rows times x.
-template <int SPAN, class A>
-__device__ __forceinline__ void tern_span_multiply(float (&sums)[FRAGMENTS][4], const uint4 (&b)[FRAGMENTS][4], A a) {
-    constexpr int BEGIN = SPAN * 4 / SPANS, END = (SPAN + 1) * 4 / SPANS;
+// Adds step h of a piece to all fragments; first: sets them.
+__device__ __forceinline__ void tern_step_multiply(float (&products)[FRAGMENTS][4], const unsigned (&a)[4],
+                                                   const uint4 (&b)[FRAGMENTS][4], int piece, int h, bool first) {
 #pragma unroll
-    for (int piece = BEGIN; piece < END; piece++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            unsigned fragment[4];
-            a(2 * piece + h, fragment);
-#pragma unroll
-            for (int f = 0; f < FRAGMENTS; f++) {
-                const unsigned b0 = h ? b[f][piece].z : b[f][piece].x, b1 = h ? b[f][piece].w : b[f][piece].y;
-                if (piece == BEGIN && h == 0)
-                    tern_mma_f16_first(sums[f], fragment, b0, b1);
-                else
-                    tern_mma_f16(sums[f], fragment, b0, b1);
-            }
-        }
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const unsigned b0 = h ? b[f][piece].z : b[f][piece].x, b1 = h ? b[f][piece].w : b[f][piece].y;
+        if (first)
+            tern_mma_f16_first(products[f], a, b0, b1);
+        else
+            tern_mma_f16(products[f], a, b0, b1);
+    }
 }
 
 __device__ __forceinline__ void tern_halves_multiply(uint4 &eight, unsigned factor) {
@@ -202,9 +212,12 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
 #pragma unroll
     for (int j = 0; j < K_TILES; j++) {
         float sums[FRAGMENTS][4];
-        tern_span_multiply<SPAN>(sums, x.b[j], [&](int step, unsigned(&a)[4]) {
-            a[0] = a[1] = a[2] = a[3] = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step);
-        });
+#pragma unroll
+        for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
+            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step);
+            const unsigned a[4] = {one, one, one, one};
+            tern_step_multiply(sums, a, x.b[j], step / 2, step % 2, step == SPAN * 8 / SPANS);
+        }
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
@@ -216,33 +229,22 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
     return finite;
 }
 
-// Loads x of the lane's columns in the warp's K tiles, from tile `first_tile` of the block on. Columns behind M read the last row
-// and are not stored; k behind K become zeros.
-__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
-                                               int first_tile, int lane) {
-    constexpr int LAST = (K_TILES - 1) * WARPS_K; // K tile of the warp, from its first
-    const int begin = (s.k_begin + first_tile) * 128, k = begin + lane % 4 * 8, m = (int)args.m;
-    const bool whole = x.tiles == K_TILES && begin + (LAST + 1) * 128 <= (int)args.k;
-    const __half *from[FRAGMENTS];
+// Takes x of the lane's columns in the warp's K tiles. Columns behind M read the last row and are not stored; k behind K
+// become zeros.
+__device__ __forceinline__ void tern_held_take(struct tern_held &x, const struct tern_part &s, const struct tern_places &p,
+                                               const struct tern_args &args, int warp_k, int lane) {
 #pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++)
-        from[f] = (const __half *)args.x + (tern_smaller(8 * f + lane / 4, m - 1) * args.k + k);
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1);
+        const unsigned char *from = p.x + (row * p.x_pitch + warp_k * 256 + lane % 4 * 16);
 #pragma unroll
-    for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++)
-        x.b[i / 4 / FRAGMENTS][i / 4 % FRAGMENTS][i % 4] = make_uint4(0, 0, 0, 0);
-    if (whole)
-#pragma unroll
-        for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++) {
-            const int j = i / 4 / FRAGMENTS, f = i / 4 % FRAGMENTS;
-            x.b[j][f][i % 4] = tern_load_stream_16(from[f] + (j * WARPS_K * 128 + i % 4 * 32));
+        for (int i = 0; i < K_TILES * 4; i++) {
+            const int j = i / 4, tile = warp_k + j * WARPS_K;
+            x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
+            if (tile < s.tiles && (s.k_begin + tile) * 128 + i % 4 * 32 < (int)args.k) // uniform
+                x.b[j][f][i % 4] = tern_shared_load_16(from + (j * WARPS_K * 256 + i % 4 * 64));
         }
-    else
-#pragma unroll
-        for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++) {
-            const int j = i / 4 / FRAGMENTS, f = i / 4 % FRAGMENTS, at = j * WARPS_K * 128 + i % 4 * 32;
-            if (j < x.tiles && k + at < (int)args.k)
-                x.b[j][f][i % 4] = tern_load_stream_16(from[f] + at);
-        }
+    }
 }
 
 // Multiplies x by the complements of the places and by 2^-1 (shrunk: bit f says so of the lane's column of fragment f) or what
@@ -284,21 +286,16 @@ __device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, 
     return beyond;
 }
 
-// Starts the loads of x of the warp's K tiles of a round.
-__device__ __forceinline__ void tern_held_start(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
-                                                int round, int warp_k, int lane) {
+// Brings x of the warp's K tiles into the form in which it is multiplied.
+__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_places &p,
+                                               const struct tern_args &args, int warp_k, int lane) {
+    const int groups = (int)args.groups;
+    unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
     x.tiles = 0;
 #pragma unroll
     for (int j = 0; j < K_TILES; j++)
-        x.tiles += round * TILES + warp_k + j * WARPS_K < s.tiles;
-    tern_held_load(x, s, args, round * TILES + warp_k, lane);
-}
-
-// Brings x into the form in which it is multiplied, once it is there.
-__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
-                                               int round, int warp_k, int lane) {
-    const int groups = (int)args.groups, first_k = s.k_begin + round * TILES;
-    unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
+        x.tiles += warp_k + j * WARPS_K < s.tiles;
+    tern_held_take(x, s, p, args, warp_k, lane);
     tern_held_scale(x, 0);
     if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
         unsigned shrunk = 0; // of the lane's column of the operand
@@ -308,7 +305,7 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
             const unsigned of_column = __shfl_sync(0xFFFFFFFFu, down[i], lane / 8); // 2 * (lane / 8) + i
             shrunk |= lane / 4 % 2 == i ? of_column : 0;
         }
-        tern_held_load(x, s, args, round * TILES + warp_k, lane);
+        tern_held_take(x, s, p, args, warp_k, lane);
         tern_held_scale(x, shrunk);
         tern_held_sum(x);
     }
@@ -319,7 +316,8 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
             const int place = warp_k + j * WARPS_K;
             const int entry = GROUP == 0     ? 0
                               : ENTRY_A_TILE ? place
-                                             : tern_span_group(first_k + place, span, groups) - tern_span_group(first_k, 0, groups);
+                                             : tern_span_group(s.k_begin + place, span, groups) -
+                                                   tern_span_group(s.k_begin, 0, groups);
             x.entry[j][span] = entry * 32 + lane / 4 * 4;
         }
 #pragma unroll
@@ -340,14 +338,15 @@ struct tern_tile {
     unsigned words[tern_width::words], scales[SPANS], zeros[SPANS];
 };
 
-// Adds span SPAN of K tile j to the sums of the row tile.
+// Sums of a row block: [row tile][fragment][fragment register].
+struct tern_sums {
+    float at[ROW_TILES][FRAGMENTS][4];
+};
+
+// Adds span SPAN of K tile j of a row tile.
 template <int SPAN>
-__device__ __forceinline__ void tern_span_add(float (&sums)[FRAGMENTS][4], const struct tern_tile &tile,
-                                              const struct tern_held &x, int j, unsigned two_24) {
-    float products[FRAGMENTS][4];
-    tern_span_multiply<SPAN>(products, x.b[j], [&](int step, unsigned(&a)[4]) {
-        tern_raw_fragment<BITS, PLACES>(tile.words, step, two_24, a);
-    });
+__device__ __forceinline__ void tern_span_add(float (&sums)[FRAGMENTS][4], const float (&products)[FRAGMENTS][4],
+                                              const struct tern_tile &tile, const struct tern_held &x, int j) {
     const float2 scale = __half22float2(tern_as_half2(tile.scales[SPAN]));
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++)
@@ -357,185 +356,177 @@ __device__ __forceinline__ void tern_span_add(float (&sums)[FRAGMENTS][4], const
             if (HAS_ZEROS)
                 of_x *= (float)(i / 2 ? tile.zeros[SPAN] >> 8 : tile.zeros[SPAN] & 0xFFu);
             const float value = fmaf(products[f][i], x.power[f][i % 2], -of_x);
-            sums[f][i] = fmaf(i / 2 ? scale.y : scale.x, value, sums[f][i]);
+            const float scaled = i / 2 ? scale.y : scale.x;
+            sums[f][i] = j == 0 && SPAN == 0 ? scaled * value : fmaf(scaled, value, sums[f][i]);
         }
 }
 
-// Sums of a row tile, of the warp's K tiles; frees the stage. words: the lane's in the stage's first K tile of the warp; stage:
-// offset of the stage from p.ring.
-__device__ __forceinline__ void tern_row_multiply(float (&sums)[FRAGMENTS][4], const struct tern_held &x,
+// Multiplies span SPAN of K tile j, all row tiles side by side: independent chains of products.
+template <int SPAN>
+__device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
+                                               const struct tern_held &x, int j, unsigned two_24) {
+    constexpr int BEGIN = SPAN * 4 / SPANS, END = (SPAN + 1) * 4 / SPANS;
+    float products[ROW_TILES][FRAGMENTS][4];
+#pragma unroll
+    for (int piece = BEGIN; piece < END; piece++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int r = 0; r < ROW_TILES; r++) {
+                unsigned a[4];
+                tern_raw_fragment<BITS, PLACES>(tiles[r].words, 2 * piece + h, two_24, a);
+                tern_step_multiply(products[r], a, x.b[j], piece, h, piece == BEGIN && h == 0);
+            }
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        tern_span_add<SPAN>(sums.at[r], products[r], tiles[r], x, j);
+}
+
+// Sums of a row block, of the warp's K tiles; frees the stage. words: the lane's in the stage's first K tile of the warp.
+__device__ __forceinline__ void tern_row_multiply(struct tern_sums &sums, const struct tern_held &x,
                                                   const unsigned char *words, const unsigned char *stage, void *empty,
                                                   unsigned two_24, int lane) {
-    struct tern_tile tiles[K_TILES];
+    struct tern_tile tiles[K_TILES][ROW_TILES];
 #pragma unroll
     for (int j = 0; j < K_TILES; j++)
-        if (j == 0 || j < x.tiles) {
-            tern_slot_words(words, 0, j * WARPS_K, 0, tiles[j].words);
+        if (j == 0 || j < x.tiles)
 #pragma unroll
-            for (int span = 0; span < SPANS; span++) {
-                tiles[j].scales[span] = tern_shared_load_4(stage + (SCALES_AT + x.entry[j][span]));
-                tiles[j].zeros[span] = HAS_ZEROS ? tern_shared_load_2(stage + (ZEROS_AT + x.entry[j][span] / 2)) : 0;
+            for (int r = 0; r < ROW_TILES; r++) {
+                tern_slot_words(words, r, j * WARPS_K, 0, tiles[j][r].words);
+#pragma unroll
+                for (int span = 0; span < SPANS; span++) {
+                    const int entry = r * ENTRIES * 32 + x.entry[j][span];
+                    tiles[j][r].scales[span] = tern_shared_load_4(stage + (SCALES_AT + entry));
+                    tiles[j][r].zeros[span] = HAS_ZEROS ? tern_shared_load_2(stage + (ZEROS_AT + entry / 2)) : 0;
+                }
             }
-        }
     __syncwarp(); // all have read
     if (lane == 0)
         tern_barrier_arrive(empty);
 #pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            sums[f][i] = 0.0f;
-#pragma unroll
     for (int j = 0; j < K_TILES; j++)
         if (j == 0 || j < x.tiles) {
-            tern_span_add<0>(sums, tiles[j], x, j, two_24);
+            tern_span_step<0>(sums, tiles[j], x, j, two_24);
             if constexpr (SPANS > 1)
-                tern_span_add<1>(sums, tiles[j], x, j, two_24);
+                tern_span_step<1>(sums, tiles[j], x, j, two_24);
             if constexpr (SPANS > 2) {
-                tern_span_add<2>(sums, tiles[j], x, j, two_24);
-                tern_span_add<3>(sums, tiles[j], x, j, two_24);
+                tern_span_step<2>(sums, tiles[j], x, j, two_24);
+                tern_span_step<3>(sums, tiles[j], x, j, two_24);
             }
         }
 }
 
-// Where the lane's four floats of a fragment lie in a slot: 16 bytes at a place that spares banks, here and in tern_slot_float.
+// Where the lane's four floats of a fragment lie in a slot: 16 bytes at a place that spares banks.
 __device__ __forceinline__ int tern_slot_place(int lane) {
     return (lane % 4 * 8 + (lane / 4 ^ lane % 4 * 2)) * 16;
 }
 
-// Moves a row tile's sums to the lane's place in the warp's slot; ADD: adds them to what is there.
-template <bool ADD> __device__ __forceinline__ void tern_slot_put(unsigned char *to, float (&sums)[FRAGMENTS][4]) {
+// Moves a row block's sums to the lane's place in the warp's slot.
+__device__ __forceinline__ void tern_slot_put(unsigned char *to, const struct tern_sums &sums) {
 #pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++) {
-        if (ADD) {
-            const uint4 old = tern_shared_load_16(to + f * 512);
-            sums[f][0] += __uint_as_float(old.x);
-            sums[f][1] += __uint_as_float(old.y);
-            sums[f][2] += __uint_as_float(old.z);
-            sums[f][3] += __uint_as_float(old.w);
-        }
-        tern_shared_store_16(to + f * 512, make_uint4(__float_as_uint(sums[f][0]), __float_as_uint(sums[f][1]),
-                                                      __float_as_uint(sums[f][2]), __float_as_uint(sums[f][3])));
+    for (int i = 0; i < UNITS; i++) {
+        const float(&at)[4] = sums.at[i / FRAGMENTS][i % FRAGMENTS];
+        tern_shared_store_16(to + i * 512, make_uint4(__float_as_uint(at[0]), __float_as_uint(at[1]), __float_as_uint(at[2]),
+                                                      __float_as_uint(at[3])));
     }
 }
 
-// Outputs are summed 32 at a time: unit (row tile, fragment, pair of columns), lane: row lane % 16, column lane / 16 of the pair.
-// Its float in a slot, fragment and pair given:
-__device__ __forceinline__ int tern_slot_float(int pair, int lane) {
-    const int row = lane % 16;
-    return (pair % 4 * 8 + (row % 8 ^ pair % 4 * 2)) * 4 + row / 8 * 2 + lane / 16 + pair / 4 * 128;
+// Adds the lane's four floats at `from` to sum.
+__device__ __forceinline__ void tern_slot_add(float (&sum)[4], const unsigned char *from) {
+    const uint4 more = tern_shared_load_16(from);
+    sum[0] += __uint_as_float(more.x);
+    sum[1] += __uint_as_float(more.y);
+    sum[2] += __uint_as_float(more.z);
+    sum[3] += __uint_as_float(more.w);
 }
 
-__device__ __forceinline__ void tern_y_store(const struct tern_part &s, const struct tern_args &args, int row, int pair,
-                                             float value, int lane) {
-    const int n = (s.cluster + row * s.clusters) * 16 + lane % 16, m = 2 * pair + lane / 16;
-    if (n < (int)args.n && m < (int)args.m) // the last row tile is half empty where N is not a multiple of 16
-        ((__half *)args.y)[m * args.n + n] = __float2half_rn(value);
+// Stores the lane's four outputs of a unit of row block `row`.
+__device__ __forceinline__ void tern_y_store(const struct tern_part &s, const struct tern_args &args, int row, int unit,
+                                             const float (&sum)[4], int lane) {
+    const int n = ((s.cluster + row * s.clusters) * ROW_TILES + unit / FRAGMENTS) * 16 + lane / 4;
+    const int m = unit % FRAGMENTS * 8 + lane % 4 * 2;
+    __half *y = (__half *)args.y + (m * args.n + n);
+#pragma unroll
+    for (int i = 0; i < 4; i++) // the last row tile is half empty where N is not a multiple of 16
+        if (n + i / 2 * 8 < (int)args.n && m + i % 2 < (int)args.m)
+            y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i]);
 }
 
-// Adds up the slots of a phase's row tiles. Sums go to y or, in a cluster, to the rank that owns the row tile.
+// Adds up the slots of a phase's row blocks. Sums go to y or, in a cluster, to the rank that owns the row block.
 __device__ __forceinline__ void tern_phase_sum(const struct tern_part &s, const struct tern_places &p,
                                                const struct tern_args &args, const unsigned char *slots, int first_row,
                                                int rows, int warp, int lane) {
-    const int used = tern_smaller(WARPS_K, s.tiles);
 #pragma unroll 1
-    for (int unit = warp; unit < rows * (FRAGMENTS * 4); unit += WARPS) {
-        const int row = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4), block_row = first_row + row;
-        const unsigned char *from = slots + row * (WARPS_K * SLOT_BYTES) + tern_slot_float(pair, lane) * 4;
-        float sum = 0.0f;
-        if (2 * pair >= (int)args.m)
-            continue;
+    for (int index = warp; index < rows * UNITS; index += WARPS) {
+        const int row = first_row + index / UNITS, unit = index % UNITS;
+        const unsigned char *from = slots + index / UNITS * (WARPS_K * SLOT_BYTES) + unit * 512 + tern_slot_place(lane);
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int w = 0; w < WARPS_K; w++)
-            if (w < used)
-                sum += __uint_as_float(tern_shared_load_4(from + w * SLOT_BYTES));
+            tern_slot_add(sum, from + w * SLOT_BYTES);
         if (CLUSTER_K == 1)
-            tern_y_store(s, args, block_row, pair, sum, lane);
+            tern_y_store(s, args, row, unit, sum, lane);
         else
-            tern_cluster_store_float(p.incoming + (block_row / CLUSTER_K * CLUSTER_K + s.rank) * SLOT_BYTES + pair * 128 +
-                                         lane * 4,
-                                     block_row % CLUSTER_K, sum);
+            tern_cluster_store_16(p.incoming + (row / CLUSTER_K * CLUSTER_K + s.rank) * SLOT_BYTES + unit * 512 + lane * 16,
+                                  row % CLUSTER_K, sum);
     }
 }
 
 // Adds up what the ranks of the cluster sent, in their order.
 __device__ __forceinline__ void tern_cluster_finish(const struct tern_part &s, const struct tern_places &p,
-                                                    const struct tern_args &args, int rows, int warp, int lane) {
+                                                    const struct tern_args &args, int warp, int lane) {
+    const int rows = tern_part_rows(s);
     tern_cluster_sync();
 #pragma unroll 1
-    for (int unit = warp;; unit += WARPS + 1) {
-        const int own = unit / (FRAGMENTS * 4), pair = unit % (FRAGMENTS * 4), row = own * CLUSTER_K + s.rank;
+    for (int index = warp;; index += WARPS + 1) {
+        const int own = index / UNITS, unit = index % UNITS, row = own * CLUSTER_K + s.rank;
         if (row >= rows)
             break;
-        const unsigned char *from = p.incoming + own * (CLUSTER_K * SLOT_BYTES) + pair * 128 + lane * 4;
-        float sum = 0.0f;
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int rank = 0; rank < CLUSTER_K; rank++)
-            sum += __uint_as_float(tern_shared_load_4(from + rank * SLOT_BYTES));
-        tern_y_store(s, args, row, pair, sum, lane);
+            tern_slot_add(sum, p.incoming + (own * CLUSTER_K + rank) * SLOT_BYTES + unit * 512 + lane * 16);
+        tern_y_store(s, args, row, unit, sum, lane);
     }
 }
 
-// Walks a warp's row tiles of a phase and round, `rows` of the block. slot: the lane's place in the warp's first slot.
-template <bool ADD>
-__device__ __forceinline__ void tern_rows_walk(const struct tern_held &x, const struct tern_places &p, unsigned char *slots,
-                                               int slot, int item, int rows, int warp_k, int warp_r, unsigned two_24,
-                                               int lane) {
-    struct tern_turn turn = tern_turn_of(item + warp_r);
-    const int words = tern_kept(warp_k * TILE_BYTES + lane * 16);
-#pragma unroll 1
-    for (int left = rows - warp_r; left > 0; left -= WARPS_R) {
-        const unsigned char *stage = p.ring + turn.stage * STAGE_BYTES;
-        float sums[FRAGMENTS][4];
-        tern_barrier_wait(p.barriers + turn.stage * 8, turn.parity);
-        tern_row_multiply(sums, x, stage + words, stage, p.barriers + (STAGES + turn.stage) * 8, two_24, lane);
-        tern_slot_put<ADD>(slots + slot, sums);
-        slot += WARPS_R * WARPS_K * SLOT_BYTES;
-        tern_turn_step(turn, WARPS_R);
-    }
-}
-
-// The same for a warp without K tiles in the round: frees the stages.
-__device__ __forceinline__ void tern_rows_skip(const struct tern_places &p, int item, int rows, int warp_r, int lane) {
-    struct tern_turn turn = tern_turn_of(item + warp_r);
-#pragma unroll 1
-    for (int left = rows - warp_r; left > 0; left -= WARPS_R) {
-        tern_barrier_wait(p.barriers + turn.stage * 8, turn.parity);
-        if (lane == 0)
-            tern_barrier_arrive(p.barriers + (STAGES + turn.stage) * 8);
-        tern_turn_step(turn, WARPS_R);
-    }
-}
-
-// A multiplying warp. Passes one __syncthreads.
+// A multiplying warp: takes its x, walks its row blocks, and adds up sums phase by phase.
 __device__ __forceinline__ void tern_consume(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int warp, int lane) {
     const int warp_k = WARPS_R == 1 ? warp : warp % WARPS_K, warp_r = WARPS_R == 1 ? 0 : warp / WARPS_K;
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
+    const int rows = tern_part_rows(s), words = tern_kept(warp_k * TILE_BYTES + lane * 16);
     struct tern_held x;
-    tern_held_start(x, s, args, 0, warp_k, lane);
-    __syncthreads(); // barriers are ready
-    int other = 0;   // which set of slots
-    tern_sweeps_each(p, tern_part_rows(s), [&](int first_row, int rows, int round, int item) {
-        if (item > 0 && p.rounds > 1)
-            tern_held_start(x, s, args, round, warp_k, lane);
-        if (item == 0 || p.rounds > 1)
-            tern_held_make(x, s, args, round, warp_k, lane);
-        const int slot = other + warp * SLOT_BYTES + tern_slot_place(lane);
-        if (x.tiles == 0)
-            tern_rows_skip(p, item, rows, warp_r, lane);
-        else if (round == 0)
-            tern_rows_walk<false>(x, p, p.slots, slot, item, rows, warp_k, warp_r, two_24, lane);
-        else
-            tern_rows_walk<true>(x, p, p.slots, slot, item, rows, warp_k, warp_r, two_24, lane);
-        if (round < p.rounds - 1)
-            return;
+    struct tern_turn turn = {warp_r, 0};
+    struct tern_sums sums = {};
+    tern_block_sync(READY, 32 * (WARPS + 1)); // barriers are prepared
+    tern_barrier_wait(p.barriers + STAGES * 16, 0);
+    tern_held_make(x, s, p, args, warp_k, lane);
+    tern_block_sync(PHASE_END, 32 * WARPS); // slots may take the place of x
+    int other = 0;                          // which set of slots
+#pragma unroll 1
+    for (int first_row = 0; first_row < rows; first_row += PHASE_ROWS) {
+        const int count = tern_smaller(PHASE_ROWS, rows - first_row);
+        int slot = other + warp * SLOT_BYTES + tern_slot_place(lane);
+#pragma unroll 1
+        for (int left = count - warp_r; left > 0; left -= WARPS_R) {
+            const unsigned char *stage = p.ring + turn.stage * STAGE_BYTES;
+            unsigned char *empty = p.barriers + (STAGES + turn.stage) * 8;
+            tern_barrier_wait(p.barriers + turn.stage * 8, turn.parity);
+            if (x.tiles > 0)
+                tern_row_multiply(sums, x, stage + words, stage, empty, two_24, lane);
+            else if (lane == 0)
+                tern_barrier_arrive(empty);
+            tern_slot_put(p.slots + slot, sums);
+            slot += WARPS_R * WARPS_K * SLOT_BYTES;
+            tern_turn_step(turn, WARPS_R);
+        }
         if (CLUSTER_K > 1 && first_row == 0)
             tern_cluster_wait(); // all blocks run
-        tern_block_sync(1, WARPS * 32);
-        tern_phase_sum(s, p, args, p.slots + other, first_row, rows, warp, lane);
+        tern_block_sync(PHASE_END, 32 * WARPS);
+        tern_phase_sum(s, p, args, p.slots + other, first_row, count, warp, lane);
         other = p.other_slots - other;
-    });
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
@@ -544,16 +535,16 @@ extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
     unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);
-    const struct tern_places p = tern_places_make(s, shared);
+    const struct tern_places p = tern_places_make(s, args, shared);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
     if (warp == WARPS) {
-        tern_produce(s, p, args, lane);
+        tern_produce(s, tern_places_make(s, args, dynamic), args, lane); // not the kept pointer: it is not known to be uniform
         if (CLUSTER_K > 1)
             tern_cluster_wait();
     } else {
         tern_consume(s, p, args, warp, lane);
     }
     if (CLUSTER_K > 1)
-        tern_cluster_finish(s, p, args, tern_part_rows(s), warp, lane);
+        tern_cluster_finish(s, p, args, warp, lane);
 }
