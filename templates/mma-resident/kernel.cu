@@ -1,108 +1,74 @@
 // mma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1..16 on tensor cores, x in registers, fp32 accumulation.
 //
-// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32, any group that is a multiple of 32, or one scale a
-// row; the last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h). Compute capability 9.0.
+// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES, any group that is a
+// multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
+// Compute capability 9.0.
 //
-// How: a warp owns K_TILES tiles of 128 k and keeps their x in registers, as the 8-column operand of mma.m16n8k16, loaded
-// straight from global memory; rows of W pass by it. So x needs no shared memory, no barrier and no load for each tile.
-// One more warp streams W by bulk copies, a row tile of all the block's K at a time. Sums of a row tile go to one slot a warp
-// and are added over the warps a phase of row tiles later.
+// How: each of WARPS_K warps owns K_TILES tiles of 128 k and keeps their x in registers, as the 8-column operand of
+// mma.m16n8k16, loaded straight from global memory; the block's rows of W pass by. So x needs no shared memory, no barrier and
+// no load for each tile. One more warp streams W by bulk copies, all of K of a row block (ROW_TILES tiles of 16 rows) at a time.
+// Sums of a row block go to a slot for each warp; a third kind of warp adds them up, in warp order, and writes y. Barriers of
+// copies (mbarrier) are all that ties the three kinds together.
 //
 // Codes are multiplied raw, as subnormal binary16 (docs/kernels/decode.md). The pieces of a tile stand at places of different
-// powers of two; x is multiplied by the complement, so one accumulator serves. That is exact while |x| < 1023 in the warp's
-// tiles of a row of x. Rows beyond (found by their sums, which overflow) are scaled down instead: multiples of 2^-18 of 4 and
-// less are what they may lose, 2^-28 of their largest value. Zero point times sum of x is taken off each span's sum; those
-// sums are made by the same products in the same order, so weights of value 0 alone give exactly 0. Inf in a row of x, like NaN,
-// makes its row of y NaN (Inf - Inf).
+// powers of two; x is multiplied by the complement, so one accumulator serves. That is exact while |x| < 1023 (4 bits: 4095) in
+// the warp's tiles of a row of x. Rows beyond (found by their sums, which overflow) are scaled down instead: of what is below
+// 2^-7 they keep multiples of 2^-18. Zero point times sum of x is taken off each span's sum; those sums are made by the same
+// products in the same order, so weights of value 0 alone give exactly 0. Inf in a row of x, like NaN, makes its row of y NaN
+// (Inf - Inf).
 //
-// Parameters: FRAGMENTS of 8 rows of x; CLUSTER_K blocks of a cluster that split K; WARPS_K warps of a block that split its
-// K, with K_TILES tiles each, in rounds if that is not all; WARPS_R warps that take row tiles in turn; STAGES row tiles in
-// flight; PHASE row tiles of a warp between two sums over the warps.
+// Parameters: FRAGMENTS of 8 rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W
+// in flight; SLOTS row blocks whose sums wait; ADDERS, the warps that add up.
 //
-// Bound by: memory, and on small layers fixed costs. Expected of the limit: 0.6 to 0.8.
-constexpr int WARPS = WARPS_K * WARPS_R; // that multiply; one more copies
-constexpr int BULK = 1;
-constexpr int TILES = WARPS_K * K_TILES; // K tiles of a stage at most: a round
+// Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
+constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 #include "tern/mma.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/stream.cuh"
 
-#include "tern/cluster.cuh"
-
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
-constexpr int SLOT_BYTES = ROW_TILES * FRAGMENTS * 512; // sums of a row block from one warp
-constexpr int UNITS = ROW_TILES * FRAGMENTS;            // of 16 rows and 8 columns: four floats of a lane
-constexpr int READY = 2, PHASE_END = 1;                 // named barriers
-constexpr int PHASE_ROWS = PHASE * WARPS_R;             // row blocks
-static_assert(STAGES % WARPS_R == 0, "a stage has its warps: others might wait for it two laps ahead, which parity cannot tell");
+constexpr int UNITS = ROW_TILES * FRAGMENTS; // of a row block: 16 rows and 8 columns, four floats of a lane
+constexpr int SLOT_BYTES = UNITS * 512;      // sums of a row block from one warp
+constexpr int THREADS = 32 * (WARPS_K + 1 + ADDERS), READY = 1; // of the block; named barrier
 
-// What the block owns: row blocks (ROW_TILES tiles) cluster, cluster + clusters, ... of W, so that nothing is divided ahead of the first copy, and
-// K tiles k_begin .. k_begin + tiles - 1. Uniform.
+static_assert(ADDERS <= UNITS * SLOTS, "an adder two laps ahead: parity cannot tell");
+
+// The block's row blocks are block, block + blocks, ... of W: nothing is divided ahead of the first copy. Uniform.
 struct tern_part {
-    int cluster, clusters, row_blocks;
-    int rank, k_begin, tiles, most_tiles; // most_tiles: of any block
-    int k_tiles;                          // of the whole of W
+    int block, blocks, row_blocks; // row_blocks: of W
+    int k_tiles;
 };
 
 __device__ __forceinline__ struct tern_part tern_part_make(const struct tern_args &args) {
-    struct tern_part s;
-    s.cluster = (int)(blockIdx.x / CLUSTER_K);
-    s.clusters = (int)(gridDim.x / CLUSTER_K);
-    s.row_blocks = (int)(((unsigned)args.n + 16 * ROW_TILES - 1) / (16 * ROW_TILES));
-    s.rank = (int)(blockIdx.x % CLUSTER_K);
-    s.k_tiles = (int)(((unsigned)args.k + 127) / 128);
-    s.k_begin = (int)((unsigned)(s.rank * s.k_tiles) / CLUSTER_K);
-    s.tiles = (int)((unsigned)((s.rank + 1) * s.k_tiles) / CLUSTER_K) - s.k_begin;
-    s.most_tiles = (int)((unsigned)(s.k_tiles + CLUSTER_K - 1) / CLUSTER_K);
-    return s;
-}
-
-// Row blocks of the block.
-__device__ __forceinline__ int tern_part_rows(const struct tern_part &s) {
-    return (int)((unsigned)(s.row_blocks - s.cluster + s.clusters - 1) / (unsigned)s.clusters);
+    return {(int)blockIdx.x, (int)gridDim.x, (int)(((unsigned)args.n + 16 * ROW_TILES - 1) / (16 * ROW_TILES)),
+            (int)(((unsigned)args.k + 127) / 128)};
 }
 
 // Shared memory of a block; all 16-byte aligned.
 struct tern_places {
-    unsigned char *ring;     // [STAGES][STAGE_BYTES]
-    unsigned char *barriers; // [STAGES] full, [STAGES] empty, x
-    unsigned char *x;        // [row of x][x_pitch], until all warps have taken theirs; from then on
-    unsigned char *slots;    // [1 or 2][row block of a phase][WARPS_K][SLOT_BYTES]
-    unsigned char *incoming; // CLUSTER_K > 1: [own row block][rank][SLOT_BYTES]
-    int x_pitch;             // 64 more than a multiple of 128: no bank conflicts
-    int other_slots;         // bytes from one set of slots to the other; 0 if there is one
+    unsigned char *ring;  // [STAGES][STAGE_BYTES]
+    unsigned char *slots; // [SLOTS][WARPS_K][SLOT_BYTES]
+    unsigned char *barriers;
 };
+// Barriers: of a stage full and empty, of a slot full and empty.
+constexpr int STAGE_EMPTY = STAGES * 8, SLOT_FULL = STAGES * 16, SLOT_EMPTY = SLOT_FULL + SLOTS * 8;
 
-__device__ __forceinline__ struct tern_places tern_places_make(const struct tern_part &s, const struct tern_args &args,
-                                                               unsigned char *shared) {
-    constexpr int SET = PHASE_ROWS * WARPS_K * SLOT_BYTES;
-    struct tern_places p;
-    p.ring = shared;
-    p.barriers = p.ring + STAGES * STAGE_BYTES;
-    p.slots = p.x = p.barriers + STAGES * 16 + 16;
-    p.x_pitch = s.most_tiles * 256 + 64;
-    p.other_slots = s.row_blocks > PHASE_ROWS * s.clusters ? SET : 0;
-    const int x_bytes = (int)args.m * p.x_pitch, slot_bytes = SET + p.other_slots;
-    p.incoming = p.slots + (x_bytes > slot_bytes ? x_bytes : slot_bytes);
-    return p;
+__device__ __forceinline__ struct tern_places tern_places_make(unsigned char *shared) {
+    unsigned char *slots = shared + STAGES * STAGE_BYTES;
+    return {shared, slots, slots + SLOTS * WARPS_K * SLOT_BYTES};
 }
 
-// Stage of item `item` of the ring; items are row blocks.
-struct tern_turn {
-    int stage, parity;
-};
-__device__ __forceinline__ struct tern_turn tern_turn_of(int item) {
-    const int lap = (int)((unsigned)item / STAGES);
-    return {item - lap * STAGES, lap & 1};
-}
-__device__ __forceinline__ void tern_turn_step(struct tern_turn &turn, int step) {
-    turn.stage += step;
-    if (turn.stage >= STAGES) {
-        turn.stage -= STAGES;
-        turn.parity ^= 1;
+// A place in a ring, and the parity of its barriers' phase.
+template <int PLACES_OF_RING> struct tern_turn {
+    int at, parity;
+    __device__ __forceinline__ void step() {
+        if (++at == PLACES_OF_RING) {
+            at = 0;
+            parity ^= 1;
+        }
     }
-}
+};
 
 // What the copying lane starts for a row block: a run of K tiles of each row tile.
 struct tern_run {
@@ -113,14 +79,13 @@ struct tern_run {
 
 __device__ __forceinline__ struct tern_run tern_run_make(const struct tern_part &s, const struct tern_args &args) {
     struct tern_run run;
-    const int groups = (int)args.groups, first = ENTRY_A_TILE ? s.k_begin : tern_span_group(s.k_begin, 0, groups);
-    run.tiles = s.tiles;
-    run.entries = ENTRY_A_TILE ? s.tiles : tern_span_group(s.k_begin + s.tiles - 1, SPANS - 1, groups) - first + 1;
+    run.tiles = s.k_tiles;
+    run.entries = GROUP == 0 ? 1 : (int)args.groups;
     run.codes_pitch = (long long)s.k_tiles * TILE_BYTES;
-    run.scales_pitch = (long long)groups * 32;
-    run.codes = (const unsigned char *)args.codes + (s.cluster * ROW_TILES * run.codes_pitch + s.k_begin * TILE_BYTES);
-    run.scales = (const unsigned char *)args.scales + (s.cluster * ROW_TILES * run.scales_pitch + first * 32);
-    run.zeros = (const unsigned char *)args.zeros + (s.cluster * ROW_TILES * run.scales_pitch / 2 + first * 16);
+    run.scales_pitch = args.groups * 32;
+    run.codes = (const unsigned char *)args.codes + s.block * ROW_TILES * run.codes_pitch;
+    run.scales = (const unsigned char *)args.scales + s.block * ROW_TILES * run.scales_pitch;
+    run.zeros = (const unsigned char *)args.zeros + s.block * ROW_TILES * run.scales_pitch / 2;
     return run;
 }
 
@@ -138,42 +103,33 @@ __device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsig
         }
 }
 
-// The copying warp: prepares the barriers, has x copied, a row by a lane, and keeps the ring full. x goes first: copies of a
-// multiprocessor return in order. All lanes walk, so that the compiler knows the walk to be uniform: copies take their
-// addresses from uniform registers.
+// The copying warp: prepares the barriers and keeps the ring full. All lanes walk, so that the compiler knows the walk to be
+// uniform: copies take their addresses from uniform registers.
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
-    const int row_tiles = (int)(((unsigned)args.n + 15) / 16), m = (int)args.m;
-    const int x_bytes = 2 * tern_smaller(s.tiles * 128, (int)args.k - s.k_begin * 128);
-    unsigned char *x_full = p.barriers + STAGES * 16;
-    if (lane == 0) {
-        tern_barriers_init(x_full, 1, 1);
-        tern_barrier_arrive_expect(x_full, m * x_bytes);
-    }
-    __syncwarp();
-    if (lane < m)
-        tern_bulk_copy(p.x + lane * p.x_pitch, (const __half *)args.x + (lane * args.k + s.k_begin * 128), x_bytes, x_full);
+    const int row_tiles = (int)(((unsigned)args.n + 15) / 16);
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
-        tern_barriers_init(p.barriers + STAGES * 8, STAGES, WARPS_K);
+        tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K);
+        tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K);
+        tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS);
     }
     __syncwarp();
-    tern_block_arrive(READY, 32 * (WARPS + 1));
+    tern_block_arrive(READY, THREADS);
     struct tern_run run = tern_run_make(s, args);
-    struct tern_turn turn = {0, 0};
-    int present = row_tiles - s.cluster * ROW_TILES;
+    tern_turn<STAGES> turn = {0, 0};
+    int present = row_tiles - s.block * ROW_TILES;
 #pragma unroll 1
     for (int item = 0; present > 0; item++) {
         if (item >= STAGES)
-            tern_barrier_wait(p.barriers + (STAGES + turn.stage) * 8, turn.parity ^ 1);
+            tern_barrier_wait(p.barriers + STAGE_EMPTY + turn.at * 8, turn.parity ^ 1);
         if (lane == 0)
-            tern_run_start(run, p.ring + turn.stage * STAGE_BYTES, p.barriers + turn.stage * 8,
-                           tern_smaller(ROW_TILES, present));
-        present -= s.clusters * ROW_TILES;
-        run.codes += s.clusters * ROW_TILES * run.codes_pitch;
-        run.scales += s.clusters * ROW_TILES * run.scales_pitch;
-        run.zeros += s.clusters * ROW_TILES * run.scales_pitch / 2;
-        tern_turn_step(turn, 1);
+            tern_run_start(run, p.ring + turn.at * STAGE_BYTES, p.barriers + turn.at * 8, tern_smaller(ROW_TILES, present));
+        present -= s.blocks * ROW_TILES;
+        run.codes += s.blocks * ROW_TILES * run.codes_pitch;
+        run.scales += s.blocks * ROW_TILES * run.scales_pitch;
+        run.zeros += s.blocks * ROW_TILES * run.scales_pitch / 2;
+        turn.step();
     }
 }
 
@@ -229,20 +185,19 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
     return finite;
 }
 
-// Takes x of the lane's columns in the warp's K tiles. Columns behind M read the last row and are not stored; k behind K
-// become zeros.
-__device__ __forceinline__ void tern_held_take(struct tern_held &x, const struct tern_part &s, const struct tern_places &p,
-                                               const struct tern_args &args, int warp_k, int lane) {
+// Loads x of the lane's columns in the warp's K tiles. Columns behind M read the last row and are not stored; k behind K become
+// zeros.
+__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_args &args, int warp, int lane) {
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
         const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1);
-        const unsigned char *from = p.x + (row * p.x_pitch + warp_k * 256 + lane % 4 * 16);
+        const __half *from = (const __half *)args.x + (row * args.k + warp * 128 + lane % 4 * 8);
 #pragma unroll
         for (int i = 0; i < K_TILES * 4; i++) {
-            const int j = i / 4, tile = warp_k + j * WARPS_K;
+            const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
             x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
-            if (tile < s.tiles && (s.k_begin + tile) * 128 + i % 4 * 32 < (int)args.k) // uniform
-                x.b[j][f][i % 4] = tern_shared_load_16(from + (j * WARPS_K * 256 + i % 4 * 64));
+            if (warp * 128 + at < (int)args.k) // uniform
+                x.b[j][f][i % 4] = tern_load_stream_16(from + at);
         }
     }
 }
@@ -286,16 +241,15 @@ __device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, 
     return beyond;
 }
 
-// Brings x of the warp's K tiles into the form in which it is multiplied.
-__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_places &p,
-                                               const struct tern_args &args, int warp_k, int lane) {
+// Brings x, once loaded, into the form in which it is multiplied.
+__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
+                                               int warp, int lane) {
     const int groups = (int)args.groups;
     unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
     x.tiles = 0;
 #pragma unroll
     for (int j = 0; j < K_TILES; j++)
-        x.tiles += warp_k + j * WARPS_K < s.tiles;
-    tern_held_take(x, s, p, args, warp_k, lane);
+        x.tiles += warp + j * WARPS_K < s.k_tiles;
     tern_held_scale(x, 0);
     if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
         unsigned shrunk = 0; // of the lane's column of the operand
@@ -305,7 +259,7 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
             const unsigned of_column = __shfl_sync(0xFFFFFFFFu, down[i], lane / 8); // 2 * (lane / 8) + i
             shrunk |= lane / 4 % 2 == i ? of_column : 0;
         }
-        tern_held_take(x, s, p, args, warp_k, lane);
+        tern_held_load(x, args, warp, lane);
         tern_held_scale(x, shrunk);
         tern_held_sum(x);
     }
@@ -313,11 +267,8 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
     for (int j = 0; j < K_TILES; j++)
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
-            const int place = warp_k + j * WARPS_K;
-            const int entry = GROUP == 0     ? 0
-                              : ENTRY_A_TILE ? place
-                                             : tern_span_group(s.k_begin + place, span, groups) -
-                                                   tern_span_group(s.k_begin, 0, groups);
+            const int tile = warp + j * WARPS_K;
+            const int entry = GROUP == 0 ? 0 : ENTRY_A_TILE ? tile : tern_span_group(tile, span, groups);
             x.entry[j][span] = entry * 32 + lane / 4 * 4;
         }
 #pragma unroll
@@ -440,11 +391,10 @@ __device__ __forceinline__ void tern_slot_add(float (&sum)[4], const unsigned ch
     sum[3] += __uint_as_float(more.w);
 }
 
-// Stores the lane's four outputs of a unit of row block `row`.
-__device__ __forceinline__ void tern_y_store(const struct tern_part &s, const struct tern_args &args, int row, int unit,
-                                             const float (&sum)[4], int lane) {
-    const int n = ((s.cluster + row * s.clusters) * ROW_TILES + unit / FRAGMENTS) * 16 + lane / 4;
-    const int m = unit % FRAGMENTS * 8 + lane % 4 * 2;
+// Stores the lane's four outputs of a unit of the row block that begins with row `first` of W.
+__device__ __forceinline__ void tern_y_store(const struct tern_args &args, int first, int unit, const float (&sum)[4],
+                                             int lane) {
+    const int n = first + unit / FRAGMENTS * 16 + lane / 4, m = unit % FRAGMENTS * 8 + lane % 4 * 2;
     __half *y = (__half *)args.y + (m * args.n + n);
 #pragma unroll
     for (int i = 0; i < 4; i++) // the last row tile is half empty where N is not a multiple of 16
@@ -452,99 +402,72 @@ __device__ __forceinline__ void tern_y_store(const struct tern_part &s, const st
             y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i]);
 }
 
-// Adds up the slots of a phase's row blocks. Sums go to y or, in a cluster, to the rank that owns the row block.
-__device__ __forceinline__ void tern_phase_sum(const struct tern_part &s, const struct tern_places &p,
-                                               const struct tern_args &args, const unsigned char *slots, int first_row,
-                                               int rows, int warp, int lane) {
+// An adding warp: takes units in turn, sums their slots in warp order, and writes y.
+__device__ __forceinline__ void tern_add_up(const struct tern_part &s, const struct tern_places &p,
+                                            const struct tern_args &args, int adder, int lane) {
+    const int place = tern_slot_place(lane);
+    tern_turn<SLOTS> turn = {0, 0};
+    int unit = adder; // of the row block at hand
+    tern_block_sync(READY, THREADS);
 #pragma unroll 1
-    for (int index = warp; index < rows * UNITS; index += WARPS) {
-        const int row = first_row + index / UNITS, unit = index % UNITS;
-        const unsigned char *from = slots + index / UNITS * (WARPS_K * SLOT_BYTES) + unit * 512 + tern_slot_place(lane);
-        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int row = s.block; row < s.row_blocks; row += s.blocks) {
+        for (; unit < UNITS; unit += ADDERS) {
+            const unsigned char *from = p.slots + turn.at * (WARPS_K * SLOT_BYTES) + unit * 512 + place;
+            float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            tern_barrier_wait(p.barriers + SLOT_FULL + turn.at * 8, turn.parity);
 #pragma unroll
-        for (int w = 0; w < WARPS_K; w++)
-            tern_slot_add(sum, from + w * SLOT_BYTES);
-        if (CLUSTER_K == 1)
-            tern_y_store(s, args, row, unit, sum, lane);
-        else
-            tern_cluster_store_16(p.incoming + (row / CLUSTER_K * CLUSTER_K + s.rank) * SLOT_BYTES + unit * 512 + lane * 16,
-                                  row % CLUSTER_K, sum);
+            for (int w = 0; w < WARPS_K; w++)
+                tern_slot_add(sum, from + w * SLOT_BYTES);
+            __syncwarp(); // all have read
+            if (lane == 0)
+                tern_barrier_arrive(p.barriers + SLOT_EMPTY + turn.at * 8);
+            tern_y_store(args, row * (16 * ROW_TILES), unit, sum, lane);
+        }
+        unit -= UNITS;
+        turn.step();
     }
 }
 
-// Adds up what the ranks of the cluster sent, in their order.
-__device__ __forceinline__ void tern_cluster_finish(const struct tern_part &s, const struct tern_places &p,
-                                                    const struct tern_args &args, int warp, int lane) {
-    const int rows = tern_part_rows(s);
-    tern_cluster_sync();
-#pragma unroll 1
-    for (int index = warp;; index += WARPS + 1) {
-        const int own = index / UNITS, unit = index % UNITS, row = own * CLUSTER_K + s.rank;
-        if (row >= rows)
-            break;
-        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-        for (int rank = 0; rank < CLUSTER_K; rank++)
-            tern_slot_add(sum, p.incoming + (own * CLUSTER_K + rank) * SLOT_BYTES + unit * 512 + lane * 16);
-        tern_y_store(s, args, row, unit, sum, lane);
-    }
-}
-
-// A multiplying warp: takes its x, walks its row blocks, and adds up sums phase by phase.
+// A multiplying warp: takes its x and walks the row blocks.
 __device__ __forceinline__ void tern_consume(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int warp, int lane) {
-    const int warp_k = WARPS_R == 1 ? warp : warp % WARPS_K, warp_r = WARPS_R == 1 ? 0 : warp / WARPS_K;
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
-    const int rows = tern_part_rows(s), words = tern_kept(warp_k * TILE_BYTES + lane * 16);
+    const int words = tern_kept(warp * TILE_BYTES + lane * 16), place = warp * SLOT_BYTES + tern_slot_place(lane);
     struct tern_held x;
-    struct tern_turn turn = {warp_r, 0};
+    tern_held_load(x, args, warp, lane);
+    tern_block_sync(READY, THREADS); // barriers are prepared
+    tern_held_make(x, s, args, warp, lane);
+    tern_turn<STAGES> turn = {0, 0};
+    tern_turn<SLOTS> slot = {0, 1};
     struct tern_sums sums = {};
-    tern_block_sync(READY, 32 * (WARPS + 1)); // barriers are prepared
-    tern_barrier_wait(p.barriers + STAGES * 16, 0);
-    tern_held_make(x, s, p, args, warp_k, lane);
-    tern_block_sync(PHASE_END, 32 * WARPS); // slots may take the place of x
-    int other = 0;                          // which set of slots
 #pragma unroll 1
-    for (int first_row = 0; first_row < rows; first_row += PHASE_ROWS) {
-        const int count = tern_smaller(PHASE_ROWS, rows - first_row);
-        int slot = other + warp * SLOT_BYTES + tern_slot_place(lane);
-#pragma unroll 1
-        for (int left = count - warp_r; left > 0; left -= WARPS_R) {
-            const unsigned char *stage = p.ring + turn.stage * STAGE_BYTES;
-            unsigned char *empty = p.barriers + (STAGES + turn.stage) * 8;
-            tern_barrier_wait(p.barriers + turn.stage * 8, turn.parity);
-            if (x.tiles > 0)
-                tern_row_multiply(sums, x, stage + words, stage, empty, two_24, lane);
-            else if (lane == 0)
-                tern_barrier_arrive(empty);
-            tern_slot_put(p.slots + slot, sums);
-            slot += WARPS_R * WARPS_K * SLOT_BYTES;
-            tern_turn_step(turn, WARPS_R);
-        }
-        if (CLUSTER_K > 1 && first_row == 0)
-            tern_cluster_wait(); // all blocks run
-        tern_block_sync(PHASE_END, 32 * WARPS);
-        tern_phase_sum(s, p, args, p.slots + other, first_row, count, warp, lane);
-        other = p.other_slots - other;
+    for (int row = s.block; row < s.row_blocks; row += s.blocks) {
+        const unsigned char *stage = p.ring + turn.at * STAGE_BYTES;
+        unsigned char *barrier = p.barriers + turn.at * 8;
+        tern_barrier_wait(barrier, turn.parity);
+        if (x.tiles > 0)
+            tern_row_multiply(sums, x, stage + words, stage, barrier + STAGE_EMPTY, two_24, lane);
+        else if (lane == 0)
+            tern_barrier_arrive(barrier + STAGE_EMPTY);
+        tern_barrier_wait(p.barriers + SLOT_EMPTY + slot.at * 8, slot.parity); // the first time round at once
+        tern_slot_put(p.slots + slot.at * (WARPS_K * SLOT_BYTES) + place, sums);
+        __syncwarp(); // all have written
+        if (lane == 0)
+            tern_barrier_arrive(p.barriers + SLOT_FULL + slot.at * 8);
+        turn.step();
+        slot.step();
     }
 }
 
-extern "C" __global__ void __launch_bounds__(32 * (WARPS + 1), 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tern_mma_resident(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
-    unsigned char *shared = tern_shared_kept(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);
-    const struct tern_places p = tern_places_make(s, args, shared);
-    if (CLUSTER_K > 1)
-        tern_cluster_arrive();
-    if (warp == WARPS) {
-        tern_produce(s, tern_places_make(s, args, dynamic), args, lane); // not the kept pointer: it is not known to be uniform
-        if (CLUSTER_K > 1)
-            tern_cluster_wait();
-    } else {
-        tern_consume(s, p, args, warp, lane);
-    }
-    if (CLUSTER_K > 1)
-        tern_cluster_finish(s, p, args, warp, lane);
+    if (warp < WARPS_K)
+        tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
+    else if (warp == WARPS_K)
+        tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
+    else
+        tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1, lane);
 }
