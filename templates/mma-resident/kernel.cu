@@ -18,7 +18,7 @@
 // (Inf - Inf).
 //
 // Parameters: FRAGMENTS of 8 rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W
-// in flight; SLOTS row blocks whose sums wait; ADDERS, the warps that add up.
+// in flight, FIRST of them asked for ahead of x: what is asked for later does not stand in its way; ADDERS, the warps that add up.
 //
 // Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
@@ -28,9 +28,10 @@ constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILE
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
+constexpr int SLOTS = 3;                     // row blocks whose sums wait to be added up
 constexpr int UNITS = ROW_TILES * FRAGMENTS; // of a row block: 16 rows and 8 columns, four floats of a lane
 constexpr int SLOT_BYTES = UNITS * 512;      // sums of a row block from one warp
-constexpr int THREADS = 32 * (WARPS_K + 1 + ADDERS), READY = 1; // of the block; named barrier
+constexpr int THREADS = 32 * (WARPS_K + 1 + ADDERS), READY = 1, X_HERE = 2; // of the block; named barriers
 
 static_assert(ADDERS <= UNITS * SLOTS, "an adder two laps ahead: parity cannot tell");
 
@@ -108,19 +109,22 @@ __device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsig
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
     const int row_tiles = (int)(((unsigned)args.n + 15) / 16);
+    struct tern_run run = tern_run_make(s, args);
+    tern_turn<STAGES> turn = {0, 0};
+    int present = row_tiles - s.block * ROW_TILES;
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
         tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K);
         tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K);
         tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS);
+        tern_barriers_publish();
     }
     __syncwarp();
     tern_block_arrive(READY, THREADS);
-    struct tern_run run = tern_run_make(s, args);
-    tern_turn<STAGES> turn = {0, 0};
-    int present = row_tiles - s.block * ROW_TILES;
 #pragma unroll 1
     for (int item = 0; present > 0; item++) {
+        if (FIRST < STAGES && item == FIRST)
+            tern_block_sync(X_HERE, 32 * (WARPS_K + 1));
         if (item >= STAGES)
             tern_barrier_wait(p.barriers + STAGE_EMPTY + turn.at * 8, turn.parity ^ 1);
         if (lane == 0)
@@ -131,6 +135,8 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
         run.zeros += s.blocks * ROW_TILES * run.scales_pitch / 2;
         turn.step();
     }
+    if (FIRST < STAGES && s.block + FIRST * s.blocks >= s.row_blocks)
+        tern_block_sync(X_HERE, 32 * (WARPS_K + 1)); // not passed above
 }
 
 // x of a warp's K tiles, and what goes with it.
@@ -437,6 +443,8 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     tern_held_load(x, args, warp, lane);
     tern_block_sync(READY, THREADS); // barriers are prepared
     tern_held_make(x, s, args, warp, lane);
+    if (FIRST < STAGES)
+        tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
     tern_turn<STAGES> turn = {0, 0};
     tern_turn<SLOTS> slot = {0, 1};
     struct tern_sums sums = {};

@@ -18,9 +18,9 @@ local function valid(p, problem, gpu)
     if problem.m <= 8 * (fragments - 1) then return false, "a fragment without rows of x" end
     local held = p.WARPS_K * p.K_TILES
     if held < k_tiles then return false, "the warps do not hold all of x" end
-    if problem.k > 2048 and k_tiles < 0.85 * held then return false, "warps without K tiles" end
-    local warps = p.WARPS_K + 1 + p.ADDERS
-    if registers(p, problem) > 65536 // (32 * warps) // 8 * 8 then return false, "too many registers" end
+    if problem.k > 2048 and k_tiles < 0.88 * held then return false, "warps without K tiles" end
+    local warps = ceil_div(p.WARPS_K + 1 + p.ADDERS, 4) -- of a scheduler
+    if registers(p, problem) > 16384 // (32 * warps) // 8 * 8 then return false, "too many registers" end
     local bytes = k_tiles * p.ROW_TILES * (256 * problem.bits + 48)
     if p.STAGES > 2 and p.STAGES * bytes > 110000 then return false, "more than 110 KB in flight" end
     if problem.n <= 64 then return true end -- small shapes check what large ones use
@@ -48,7 +48,7 @@ return {
     params = {
         { name = "FRAGMENTS", values = { 1, 2 }, default = 1,
           doc = "fragments of 8 rows of x" },
-        { name = "WARPS_K", values = { 14, 16, 20, 28 }, default = 28,
+        { name = "WARPS_K", values = { 14, 16, 20, 24, 28 }, default = 28,
           doc = "warps that split K" },
         { name = "K_TILES", values = { 1, 2 }, default = 1,
           doc = "K tiles of 128 whose x a warp keeps in registers" },
@@ -56,16 +56,16 @@ return {
           doc = "warps that add up the sums of the others" },
         { name = "ROW_TILES", values = { 1, 2 }, default = 1,
           doc = "tiles of 16 rows that a warp multiplies side by side: a row block" },
-        { name = "STAGES", values = { 2, 3, 4, 6 }, default = 2,
+        { name = "STAGES", values = { 2, 3, 4 }, default = 2,
           doc = "row blocks of W in flight" },
-        { name = "SLOTS", values = { 2, 3 }, default = 2,
-          doc = "row blocks whose sums wait to be added up" },
+        { name = "FIRST", values = { 1, 4 }, default = 4,
+          doc = "row blocks of W that are asked for before x is there, at most" },
     },
     valid = valid,
     launch = {
         grid = { "min(ceil_div(N,16*ROW_TILES),SMS)" },
         block = "32*(WARPS_K+1+ADDERS)",
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"
-            .. "+SLOTS*WARPS_K*ROW_TILES*FRAGMENTS*512+16*(STAGES+SLOTS)",
+            .. "+3*WARPS_K*ROW_TILES*FRAGMENTS*512+16*(STAGES+3)",
     },
 }
