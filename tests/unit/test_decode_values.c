@@ -1,4 +1,4 @@
-/* What raw codes (mma-decode, mma-stream) and imma-decode's digits do with values that a bound cannot judge, on the CPU emulator:
+/* What raw codes (mma-decode, mma-stream, mma-resident) and imma-decode's digits do with values that a bound cannot judge, on the CPU emulator:
  * infinities and NaN in x, rows whose weights are all 0, and single values of x of every magnitude. */
 #include "core/file.h"
 #include "core/half.h"
@@ -28,12 +28,15 @@ struct fixture {
 };
 
 static const char format_preamble[] =
-    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, WARPS = 4, CLUSTER_K = 1;\n";
+    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128;\n";
+#define SHARED_K "constexpr int WARPS = 4, CLUSTER_K = 1;\n"
 static const char mma_preamble[] =
-    "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
+    SHARED_K "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
     "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
-static const char stream_preamble[] = "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
-static const char imma_preamble[] = "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char stream_preamble[] = SHARED_K "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char resident_preamble[] = "constexpr int FRAGMENTS = 1, WARPS_K = 2, K_TILES = 2, ADDERS = 1, ROW_TILES = 1;\n"
+                                        "constexpr int STAGES = 2, FIRST = 4;\n";
 
 static int open_template(void **state, const char *source_file, const char *preamble, const char *entry) {
     static struct fixture f;
@@ -72,6 +75,9 @@ static int open_stream(void **state) {
 }
 static int open_imma(void **state) {
     return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, "tern_imma_decode");
+}
+static int open_resident(void **state) {
+    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, "tern_mma_resident");
 }
 
 static int close_fixture(void **state) {
@@ -177,5 +183,6 @@ int main(void) {
     };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
 }
