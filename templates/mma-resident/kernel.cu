@@ -1,6 +1,6 @@
 // mma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1..16 on tensor cores, x in registers, fp32 accumulation.
 //
-// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES, any group that is a
+// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES (6144), any group that is a
 // multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
 // Compute capability 9.0.
 //
@@ -18,7 +18,7 @@
 // (Inf - Inf).
 //
 // Parameters: FRAGMENTS of 8 rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W
-// in flight, FIRST of them asked for ahead of x: what is asked for later does not stand in its way; ADDERS, the warps that add up.
+// in flight; ADDERS, the warps that add up.
 //
 // Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
@@ -28,6 +28,7 @@ constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILE
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
+constexpr int FIRST = 1;                     // row blocks asked for ahead of x: more would stand in its way
 constexpr int SLOTS = 3;                     // row blocks whose sums wait to be added up
 constexpr int UNITS = ROW_TILES * FRAGMENTS; // of a row block: 16 rows and 8 columns, four floats of a lane
 constexpr int SLOT_BYTES = UNITS * 512;      // sums of a row block from one warp
@@ -61,10 +62,10 @@ __device__ __forceinline__ struct tern_places tern_places_make(unsigned char *sh
 }
 
 // A place in a ring, and the parity of its barriers' phase.
-template <int PLACES_OF_RING> struct tern_turn {
+template <int LENGTH> struct tern_turn {
     int at, parity;
     __device__ __forceinline__ void step() {
-        if (++at == PLACES_OF_RING) {
+        if (++at == LENGTH) {
             at = 0;
             parity ^= 1;
         }
@@ -123,7 +124,7 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
     tern_block_arrive(READY, THREADS);
 #pragma unroll 1
     for (int item = 0; present > 0; item++) {
-        if (FIRST < STAGES && item == FIRST)
+        if (item == FIRST)
             tern_block_sync(X_HERE, 32 * (WARPS_K + 1));
         if (item >= STAGES)
             tern_barrier_wait(p.barriers + STAGE_EMPTY + turn.at * 8, turn.parity ^ 1);
@@ -135,17 +136,17 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
         run.zeros += s.blocks * ROW_TILES * run.scales_pitch / 2;
         turn.step();
     }
-    if (FIRST < STAGES && s.block + FIRST * s.blocks >= s.row_blocks)
+    if (s.block + FIRST * s.blocks >= s.row_blocks)
         tern_block_sync(X_HERE, 32 * (WARPS_K + 1)); // not passed above
 }
 
 // x of a warp's K tiles, and what goes with it.
 struct tern_held {
-    uint4 b[K_TILES][FRAGMENTS][4];             // [piece]: two steps, times the complement of the piece's power
-    float power[FRAGMENTS][2];                  // that makes sums of products of them whole, for the lane's two columns
-    float of_x[K_TILES][FRAGMENTS][SPANS][2];   // zero point (1 where rows have their own) times sum of x
-    int entry[K_TILES][SPANS];                  // offset of the lane's scales in a stage, from SCALES_AT
-    int tiles;                                  // that exist
+    uint4 b[K_TILES][FRAGMENTS][4];           // [piece]: two steps, times the complement of the piece's power
+    float power[FRAGMENTS][2];                // that makes sums of products of them whole, for the lane's two columns
+    float of_x[K_TILES][FRAGMENTS][SPANS][2]; // zero point (1 where rows have their own) times sum of x
+    int entry[K_TILES][SPANS];                // offset of the lane's scales in a stage, from SCALES_AT
+    int tiles;                                // that exist
 };
 
 // Adds step h of a piece to all fragments; first: sets them.
@@ -443,8 +444,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     tern_held_load(x, args, warp, lane);
     tern_block_sync(READY, THREADS); // barriers are prepared
     tern_held_make(x, s, args, warp, lane);
-    if (FIRST < STAGES)
-        tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
+    tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
     tern_turn<STAGES> turn = {0, 0};
     tern_turn<SLOTS> slot = {0, 1};
     struct tern_sums sums = {};
@@ -467,8 +467,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    tern_mma_resident(const __grid_constant__ struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);

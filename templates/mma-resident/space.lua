@@ -1,5 +1,16 @@
 -- mma-resident: parameter space of the decode kernel that keeps x in registers (kernel.cu says what the parameters do).
 
+local default = { FRAGMENTS = 2, WARPS_K = 14, K_TILES = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2 }
+
+local function is_default(p)
+    for name, value in pairs(default) do
+        if p[name] ~= value then
+            return false
+        end
+    end
+    return true
+end
+
 local function ceil_div(a, b)
     return (a + b - 1) // b
 end
@@ -15,9 +26,12 @@ end
 local function valid(p, problem, gpu)
     local fragments, k_tiles = p.FRAGMENTS, ceil_div(problem.k, 128)
     if problem.m > 8 * fragments then return false, "more rows of x than fragments" end
-    if problem.m <= 8 * (fragments - 1) then return false, "a fragment without rows of x" end
+    local served = problem.m <= 8 * (fragments - 1) and "a fragment without rows of x"
+        or fragments > 1 and problem.n > 64 and problem.n < 128 * gpu.sms and "few rows of W for the x of two fragments"
+    if served and not is_default(p) then return false, served end
     local held = p.WARPS_K * p.K_TILES
     if held < k_tiles then return false, "the warps do not hold all of x" end
+    if is_default(p) then return true end
     if problem.k > 2048 and k_tiles < 0.88 * held then return false, "warps without K tiles" end
     local warps = ceil_div(p.WARPS_K + 1 + p.ADDERS, 4) -- of a scheduler
     if registers(p, problem) > 16384 // (32 * warps) // 8 * 8 then return false, "too many registers" end
@@ -27,39 +41,39 @@ local function valid(p, problem, gpu)
     local rows = ceil_div(problem.n, 16 * p.ROW_TILES * gpu.sms)
     if p.STAGES < rows and p.STAGES * bytes < 40000 then return false, "less than 40 KB in flight" end
     if p.STAGES > 2 and p.STAGES > rows then return false, "fewer stages hold all" end
-    if p.ADDERS > 1 and rows * p.ROW_TILES * fragments < 3 then return false, "little to add up" end
+    if p.ROW_TILES > 1 and rows < 2 then return false, "one row block" end
+    if p.ROW_TILES == 1 and fragments == 1 and problem.bits == 2 and rows > 8 then return false, "row tiles for two side by side" end
+    if p.ADDERS > 1 and rows * p.ROW_TILES < 3 then return false, "little to add up" end
     return true
 end
 
 return {
     name = "mma-resident",
     op = "linear-a16",
-    summary = "decode on tensor cores, x in registers, rows of W pass by: M up to 16, K up to 7168",
+    summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16, K up to 6144",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
     activation = "f16",
     min_cc = 90,
-    m = { 1, 16 },
+    m = { 2, 16 },
     layout = "frag16x128",
     unit = "mma-f16",
     entry = "tern_mma_resident",
     efficiency = 0.8,
     exact_weights = true,
     params = {
-        { name = "FRAGMENTS", values = { 1, 2 }, default = 1,
+        { name = "FRAGMENTS", values = { 1, 2 }, default = default.FRAGMENTS,
           doc = "fragments of 8 rows of x" },
-        { name = "WARPS_K", values = { 14, 16, 20, 24, 28 }, default = 28,
+        { name = "WARPS_K", values = { 14, 16, 20, 24, 28 }, default = default.WARPS_K,
           doc = "warps that split K" },
-        { name = "K_TILES", values = { 1, 2 }, default = 1,
+        { name = "K_TILES", values = { 1, 2 }, default = default.K_TILES,
           doc = "K tiles of 128 whose x a warp keeps in registers" },
-        { name = "ADDERS", values = { 1, 2 }, default = 1,
+        { name = "ADDERS", values = { 1, 2 }, default = default.ADDERS,
           doc = "warps that add up the sums of the others" },
-        { name = "ROW_TILES", values = { 1, 2 }, default = 1,
+        { name = "ROW_TILES", values = { 1, 2 }, default = default.ROW_TILES,
           doc = "tiles of 16 rows that a warp multiplies side by side: a row block" },
-        { name = "STAGES", values = { 2, 3, 4 }, default = 2,
+        { name = "STAGES", values = { 2, 3 }, default = default.STAGES,
           doc = "row blocks of W in flight" },
-        { name = "FIRST", values = { 1, 4 }, default = 4,
-          doc = "row blocks of W that are asked for before x is there, at most" },
     },
     valid = valid,
     launch = {

@@ -27,16 +27,16 @@ struct fixture {
     uint16_t x[M][K], y[M][N];
 };
 
-static const char format_preamble[] =
-    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128;\n";
+static const char format_preamble[] = "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128;\n";
 #define SHARED_K "constexpr int WARPS = 4, CLUSTER_K = 1;\n"
 static const char mma_preamble[] =
     SHARED_K "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
-    "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
-static const char stream_preamble[] = SHARED_K "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+             "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
+static const char stream_preamble[] =
+    SHARED_K "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char resident_preamble[] = "constexpr int FRAGMENTS = 1, WARPS_K = 2, K_TILES = 2, ADDERS = 1, ROW_TILES = 1;\n"
-                                        "constexpr int STAGES = 2, FIRST = 4;\n";
+                                        "constexpr int STAGES = 2;\n";
 
 static int open_template(void **state, const char *source_file, const char *preamble, const char *entry) {
     static struct fixture f;
