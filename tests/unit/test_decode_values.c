@@ -1,5 +1,6 @@
-/* What raw codes (mma-decode, mma-stream, mma-resident) and imma-decode's digits do with values that a bound cannot judge, on the CPU emulator:
- * infinities and NaN in x, rows whose weights are all 0, and single values of x of every magnitude. */
+/* What raw codes (mma-decode, mma-stream, mma-resident) and imma-decode's digits do with values that a bound cannot judge, on
+ * the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every magnitude, and large
+ * ones among small ones. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -175,11 +176,35 @@ static void single_values_are_exact(void **state) {
     }
 }
 
+/* Values near the largest: sums stay finite and as good as fp32 sums of such values, and the other row of y keeps its bits. */
+static void large_values_stay_in_their_row(void **state) {
+    struct fixture *f = *state;
+    uint16_t other[N];
+    fill(f);
+    multiply(f);
+    memcpy(other, f->y[0], sizeof other);
+    f->x[1][37] = tern_half_from_double(30000);
+    f->x[1][200] = tern_half_from_double(-1500);
+    multiply(f);
+    assert_memory_equal(other, f->y[0], sizeof other);
+    for (int n = 0; n < N; n++) {
+        double expected = 0, magnitude = 0;
+        for (int k = 0; k < K; k++) {
+            const double x = tern_half_to_float(f->x[1][k]), scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
+            expected += (f->weights.codes[n * K + k] - 1) * scale * x;
+            magnitude += scale * fabs(x);
+        }
+        const double bound = ldexp(fabs(expected), -11) + ldexp(magnitude, -20);
+        assert_true(fabs(tern_half_to_float(f->y[1][n]) - expected) <= bound);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_weights_give_zero),
         cmocka_unit_test(specials_become_nan),
         cmocka_unit_test(single_values_are_exact),
+        cmocka_unit_test(large_values_stay_in_their_row),
     };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
