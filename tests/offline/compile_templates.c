@@ -15,7 +15,7 @@
 #define SPILL_LIMIT_BYTES 256
 
 static const char *const formats[] = {"ternary-g128", "gptq4-g128-asym", "gptq3-channel", "ternary-tensor", "gptq8-g32"};
-static const int64_t sizes[] = {1, 16, 512}; /* M: decode, small batch, prefill */
+static const int64_t sizes[] = {1, 8, 16, 512}; /* M: decode (two), small batch, prefill */
 
 struct totals {
     int passed, failed;

@@ -51,6 +51,15 @@ __device__ __forceinline__ void tern_block_sync(int id, int threads) {
 #endif
 }
 
+// Arrives at barrier `id` without waiting for the others, who call tern_block_sync.
+__device__ __forceinline__ void tern_block_arrive(int id, int threads) {
+#ifdef TERN_EMULATOR
+    tern_emu_barrier_arrive(id, threads);
+#else
+    asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
+#endif
+}
+
 // Copies ROWS rows of 128 binary16 (k) into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of
 // 128 bytes, swizzled. 64 threads call: each keeps one 16-byte chunk (8 k) of the 16 of a row and takes every 4th row.
 // `source` is its chunk in its first row, rows are `stride` elements apart, and only `inside` rows from there on are read;
