@@ -1,11 +1,11 @@
 /* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, binary16 x and y, fp32
  * accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
- * tiles, code words by bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row
- * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
- * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles, code words by
+ * bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma,
+ * dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory
+ * operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second set of
+ * registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -14,6 +14,9 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
+ *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine, 2 by the copy engine, each slice once for
+ *                   the two blocks of a cluster, which have the same rows of x and neighbouring rows of W
+ *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
@@ -26,7 +29,9 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/slice_ring.cuh"
+#include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
+#include "tern/tensor_copy.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
@@ -34,12 +39,16 @@
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
+constexpr int PAIR = X_COPY == 2 ? 2 : 1;      /* blocks that share x; they are one worker of the sweep */
+constexpr int CLUSTER = CLUSTER_K * PAIR;
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* codes and scales of a slice are loaded a chunk before they are decoded; else the
+                                            scale of the group before is still needed */
 
-/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
+/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers][tensor map]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
 constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
@@ -49,6 +58,12 @@ constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
+constexpr int MAP_AT = (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+
+/* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
+ * for each block. At most twice as many tiles as workers are cut. */
+constexpr int COUNTERS = STREAM_K ? 2 * CONSUMERS : 0; /* for each block */
+constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
@@ -64,35 +79,63 @@ static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
+static_assert(CLUSTER_K == 1 || PAIR == 1 && !STREAM_K, "one way to divide the work at a time");
+static_assert(BLOCK_M % (8 * PAIR) == 0, "each block copies whole 8 rows of x");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-/* One output tile: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
+/* One output tile, or part of one: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
 struct place {
     int row_tile;             /* first 16-row tile of W */
-    int blocks;               /* row blocks, from 1 on */
+    int blocks;               /* row blocks; 0 where the other block of a pair has the last ones */
     int row_tiles, k_tiles;   /* of W */
-    int k_begin, k_end, rank; /* k tiles of this block of the cluster, which is number `rank` of CLUSTER_K */
+    int k_begin, k_end, rank; /* k tiles of this block, which is number `rank` of its cluster */
     long long x_row;          /* first row of x */
+    unsigned tile, first, contributors; /* STREAM_K: see tern_stream_turn */
 };
 
-/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
-__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
-    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
-                                    gridDim.x / CLUSTER_K);
-}
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones, or on two halves. */
+struct schedule {
+    tern_sweep sweep;
+    tern_stream_k stream;
+};
 
-/* The next tile of the sweep; false when it is over. */
-__device__ __forceinline__ bool next_place(const tern_args &args, tern_sweep &sweep, place &at) {
-    if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
-        return false;
+__device__ __forceinline__ schedule start_schedule(const tern_args &args, place &at) {
+    const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
+    schedule plan;
+    plan.sweep = tern_sweep_start<BLOCKS * PAIR>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
-    at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
-    at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
-    at.row_tile = (int)sweep.row_block * 4;
-    at.blocks = (int)sweep.blocks;
-    at.x_row = (long long)sweep.tile_m * BLOCK_M;
+    at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
+    at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
+    at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
+    at.contributors = 1;
+    if (STREAM_K)
+        plan.stream = tern_stream_k_start(plan.sweep.tiles_n * plan.sweep.tiles_m, (unsigned)at.k_tiles, self, workers);
+    return plan;
+}
+
+/* The next tile; false when there is none. */
+__device__ __forceinline__ bool next_place(schedule &plan, place &at) {
+    if (STREAM_K) {
+        tern_stream_turn turn;
+        if (!tern_stream_k_next(plan.stream, turn))
+            return false;
+        tern_sweep_go<BLOCKS * PAIR, GROUP_M>(plan.sweep, turn.tile);
+        at.k_begin = (int)turn.k_begin;
+        at.k_end = (int)turn.k_end;
+        at.tile = turn.tile;
+        at.first = turn.first;
+        at.contributors = turn.contributors;
+    } else if (!tern_sweep_next<BLOCKS * PAIR, GROUP_M>(plan.sweep))
+        return false;
+    at.row_tile = (int)plan.sweep.row_block * 4;
+    at.blocks = (int)plan.sweep.blocks;
+    if (PAIR > 1) { /* the first block has the larger half */
+        const int half = (at.blocks + 1) / 2;
+        at.row_tile += at.rank * half * 4;
+        at.blocks = at.rank == 0 ? half : at.blocks - half;
+    }
+    at.x_row = (long long)plan.sweep.tile_m * BLOCK_M;
     return true;
 }
 
@@ -102,7 +145,8 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 
 /* ---- producer ---- */
 
-/* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
+/* Warp 0 of the producers copies codes, scales and zeros. Warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
+ * copied known to the tensor cores. */
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
 __device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
@@ -132,7 +176,7 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 __device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
+    const int left = at.row_tiles - at.row_tile, inside = max(min(left, 4 * at.blocks), 0);
     if (lane == 0)
         tern_barrier_arrive_expect(barrier_of(shared, stage, TERN_FULL), inside * BYTES);
     __syncwarp();
@@ -152,6 +196,24 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const pla
         copy_side(args, at, shared, fill.stage, k_tile, lane);
         if (GROUPED)
             tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+/* Warp 1 where the copy engine brings x: its half of the rows, to both blocks of a pair. */
+__device__ __forceinline__ void produce_boxes(const place &at, unsigned char *shared, const void *map, tern_ring &fill,
+                                              int lane) {
+    constexpr int ROWS = BLOCK_M / PAIR;
+    const int row = (PAIR > 1 ? at.rank : 0) * ROWS;
+    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        void *full = barrier_of(shared, fill.stage, TERN_FULL);
+        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
+        if (lane == 0) {
+            unsigned char *to = shared + fill.stage * X_BYTES + row * TERN_TENSOR_BOX_BYTES;
+            tern_barrier_arrive_expect(full, X_BYTES);
+            tern_tensor_copy<PAIR>(to, map, k_tile * TERN_TILE_K, (int)at.x_row + row, full);
+            tern_tensor_copy<PAIR>(to + X_BYTES / 2, map, k_tile * TERN_TILE_K + 64, (int)at.x_row + row, full);
+        }
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -176,12 +238,18 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    tern_sweep sweep = start_sweep(args);
     place at;
-    while (next_place(args, sweep, at)) {
+    schedule plan = start_schedule(args, at);
+    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
+    if (X_COPY > 0 && warp == 1)
+        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M / PAIR, lane);
+    while (next_place(plan, at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
-        else if (warp == 1)
+        else if (X_COPY > 0) {
+            if (warp == 1)
+                produce_boxes(at, shared, map, fill, lane);
+        } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
             produce_x(args, at, shared, fill, thread - 64);
@@ -252,13 +320,21 @@ template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &stat
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come. */
+/* Loads what the decoding of the slice in `stage` begins with. */
+template <int ACTIVE>
+__device__ __forceinline__ void load_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile) {
+    load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, 0);
+    load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile, 0);
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come, but for
+ * the first of the slice where load_slice has done so. */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
-        if ((step + u) % 2 == 0) {
+        if ((step + u) % 2 == 0 && (step + u > 0 || !LOAD_AHEAD)) {
             load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
             load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES,
                                k_tile, (step + u) / 2);
@@ -301,8 +377,12 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 /* One lane arrives for its warp: without the barrier other lanes' reads are not ordered before the next copy there. */
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
     __syncwarp();
-    if (stage >= 0 && state.lane == 0)
-        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
+    if (stage >= 0 && state.lane < PAIR) { /* both blocks of a pair write into it */
+        if (PAIR > 1)
+            tern_cluster_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY), state.lane);
+        else
+            tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
+    }
 }
 
 /* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
@@ -312,6 +392,8 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
     fragments a[2];
     int released = -1; /* stage to give back when its last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
+    if (LOAD_AHEAD)
+        load_slice<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         const int stage = use.stage;
@@ -329,10 +411,13 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
                 scale[b] = state.scale[b];
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
-            else if (k_tile + 1 < at.k_end) {
+            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + 1 < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
-                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
+                if (LOAD_AHEAD)
+                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1);
             }
+            if (c + 1 == CHUNKS && k_tile + 1 < at.k_end)
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 flush_group<ACTIVE>(state, scale);
@@ -376,6 +461,81 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
+/* Sums of a row block in a slot: 16 bytes of all threads side by side. */
+template <bool FIRST>
+__device__ __forceinline__ void add_slot(consumer &state, const unsigned char *slot, int active) {
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 8; i++) {
+            const float4 more = tern_sums_load(slot + (b * (BLOCK_M / 8) + i) * (16 * TERN_WARPGROUP));
+            float *d = &state.sum[b][4 * i];
+            d[0] = FIRST ? more.x : d[0] + more.x;
+            d[1] = FIRST ? more.y : d[1] + more.y;
+            d[2] = FIRST ? more.z : d[2] + more.z;
+            d[3] = FIRST ? more.w : d[3] + more.w;
+        }
+    }
+}
+
+__device__ __forceinline__ void put_slot(const consumer &state, unsigned char *slot, int active) {
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= active)
+            break;
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 8; i++)
+            tern_sums_store(slot + (b * (BLOCK_M / 8) + i) * (16 * TERN_WARPGROUP), &state.sum[b][4 * i]);
+    }
+}
+
+/* A warpgroup's part of a cut tile: true if it is the last one there; then it has the sums of all. The order is that of K:
+ * the first contributor has slot 1 of its block, where its range ends, the others slot 0. */
+__device__ __forceinline__ bool join_parts(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
+                                           int active) {
+    unsigned char *workspace = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
+    const unsigned place = (at.tile * PAIR + (PAIR > 1 ? at.rank : 0)) * CONSUMERS + state.warpgroup;
+    unsigned long long *counter = reinterpret_cast<unsigned long long *>(workspace) + place;
+    unsigned char *slots = workspace + 8 * COUNTERS * (unsigned long long)gridDim.x +
+                           16 * (threadIdx.x % TERN_WARPGROUP) +
+                           state.warpgroup * (ROW_BLOCKS * BLOCK_M / 8 * 16 * TERN_WARPGROUP);
+    const unsigned self = blockIdx.x / PAIR - at.first, all = at.contributors;
+    unsigned *answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
+    const bool counts = state.warp == 0 && state.lane == 0;
+    const long long pitch = 2 * PAIR * SLOT_BYTES; /* from one contributor to the next */
+    unsigned char *first = slots + (at.first * PAIR + (PAIR > 1 ? at.rank : 0)) * (2 * SLOT_BYTES);
+    unsigned before = 0;
+    if (self == 0) { /* comes late: the others may all be there, and its own sums need not go through memory */
+        if (counts) {
+            before = tern_count_of(*reinterpret_cast<volatile unsigned long long *>(counter), place, all);
+            *answer = before;
+        }
+        tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+        before = *answer;
+        tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+    }
+    if (before + 1 != all)
+        put_slot(state, self == 0 ? first + SLOT_BYTES : first + self * pitch, active);
+    __threadfence();
+    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+    if (counts)
+        *answer = tern_count_arrival(counter, place, all);
+    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
+    before = *answer;
+    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP); /* the slot is the output's again */
+    if (before + 1 != all)
+        return false;
+    __threadfence();
+    if (self > 1) /* the sums of the two first are the same either way */
+        add_slot<true>(state, first + SLOT_BYTES, active);
+    for (unsigned other = self > 1 ? 1 : 0; other < all; other++)
+        if (other != self || self > 1)
+            add_slot<false>(state, other == 0 ? first + SLOT_BYTES : first + other * pitch, active);
+    return true;
+}
+
 /* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
@@ -398,9 +558,9 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.lane = (int)threadIdx.x % 32;
     state.gather = tern_gather_start(state.lane);
     tern_ring use = {0, 0};
-    tern_sweep sweep = start_sweep(args);
     place at;
-    while (next_place(args, sweep, at)) {
+    schedule plan = start_schedule(args, at);
+    while (next_place(plan, at)) {
         const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
         start_sums(args, at, state);
         if (active == ROW_BLOCKS)
@@ -414,6 +574,8 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
             tern_block_sync(1, THREADS); /* the ring is the producers' again */
         }
+        if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
+            continue;
         store_sums(args, at, state, shared, active);
     }
 }
@@ -422,10 +584,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
+    /* Full: the announcement of the codes' bytes, x or its announcement, and the lanes that copy scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS);
-    __syncthreads();
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS * PAIR);
+    if (PAIR > 1)
+        tern_cluster_sync();
+    else
+        __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)
             tern_registers_lower<PRODUCER_REGISTERS>();
@@ -435,4 +600,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
             tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
+    if (PAIR > 1) /* the other block may still arrive at barriers here */
+        tern_cluster_sync();
 }

@@ -1,13 +1,14 @@
 -- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
+-- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8320*CONSUMERS+24*STAGES"
+    .. "+8320*CONSUMERS+24*STAGES+256*min(X_COPY,1)"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
     return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
+        + 256 * math.min(p.X_COPY, 1)
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
@@ -46,6 +47,12 @@ local function cluster_rule(p, problem, gpu)
     if p.CLUSTER_K == 1 then
         return nil
     end
+    if gpu.sms < 2 * p.CLUSTER_K then
+        return "more blocks in a cluster than multiprocessors"
+    end
+    if p.X_COPY == 2 or p.STREAM_K == 1 then
+        return "one way to divide the work at a time"
+    end
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
@@ -62,7 +69,9 @@ local function cluster_rule(p, problem, gpu)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1 }
+local default = {
+    BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, X_COPY = 0, STREAM_K = 0,
+}
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -150,15 +159,20 @@ return {
         { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
+        { name = "X_COPY", values = { 0, 1, 2 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine, 2: the copy engine, for two blocks at once" },
+        { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
-    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
+    -- a multiprocessor each, or two for a pair that shares x; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more
+    -- are not resident at once. STREAM_K needs a k tile of a tile for each, and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(M,BLOCK_M)*(STREAM_K>0?ceil_div(N,64*CONSUMERS*ROW_BLOCKS*(1+X_COPY/2))*ceil_div(K,128):ceil_div(N,64)),"
+            .. "SMS/(1+X_COPY/2)/CLUSTER_K*(8-(CLUSTER_K>3))/8)*CLUSTER_K*(1+X_COPY/2)" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
-        cluster = "CLUSTER_K",
+        cluster = "CLUSTER_K*(1+X_COPY/2)",
+        workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },
 }

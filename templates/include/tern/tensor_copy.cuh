@@ -1,0 +1,124 @@
+// Copies of boxes of a row-major matrix of 16-bit elements into shared memory in the 128-byte swizzle that wgmma.cuh wants of
+// B, by the copy engine (cp.async.bulk.tensor, sm_90a), to one block or to several of a cluster. What lies outside the matrix
+// becomes zeros. The engine reads shape and address from a tensor map, 128 bytes in global memory; a kernel gets plain
+// pointers, so each block writes its own map into its workspace. Owns nothing.
+#ifndef TERN_TENSOR_COPY_CUH
+#define TERN_TENSOR_COPY_CUH
+
+#include "tern/bulk.cuh"
+#include "tern/cluster.cuh"
+#include "tern/memory.cuh"
+
+#define TERN_TENSOR_MAP       128 /* bytes, and alignment, of a map */
+#define TERN_TENSOR_BOX_BYTES 128 /* a row of a box: 64 elements */
+
+#ifdef TERN_EMULATOR
+struct tern_emu_tensor_map {
+    const unsigned char *base;
+    long long columns, rows;
+    int box_rows;
+};
+#endif
+
+// Makes a map of a matrix of `rows` rows of `columns` elements (a multiple of 8; 16-byte aligned base) for boxes of 64 columns
+// and box_rows (8 to 256) rows. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
+// much. Behind it this warp may copy.
+__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const void *base, long long columns,
+                                                     long long rows, int box_rows, int lane) {
+#ifdef TERN_EMULATOR
+    (void)scratch;
+    const struct tern_emu_tensor_map made = {(const unsigned char *)base, columns, rows, box_rows};
+    if (lane == 0)
+        memcpy(map, &made, sizeof made);
+    __syncwarp();
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    const unsigned at = tern_shared_address(scratch);
+    *reinterpret_cast<unsigned *>(scratch + 4 * lane) = 0; // all fields that are not set below
+    __syncwarp();
+    if (lane == 0) {
+        asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;\n"
+                     "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], 1;\n" // dimensions less one
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 0, 64;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 1, %2;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 0, %3;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %4;\n"
+                     "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 0, %5;\n"
+                     :
+                     : "r"(at), "l"(base), "r"(box_rows), "r"((unsigned)columns), "r"((unsigned)rows), "l"(2 * columns)
+                     : "memory");
+        asm volatile("tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
+                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
+                     "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 6;\n" // binary16
+                     "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
+                     "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n" // 128 bytes
+                     "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"    // zeros
+                     :
+                     : "r"(at)
+                     : "memory");
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"
+                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;"
+                 :
+                 : "l"(map), "r"(at)
+                 : "memory");
+#endif
+}
+
+#ifdef TERN_EMULATOR
+static inline void tern_emu_tensor_copy(void *shared, const void *map, int column, long long row, void *barrier) {
+    static const unsigned long long zeros[2] = {0, 0};
+    struct tern_emu_tensor_map m;
+    memcpy(&m, map, sizeof m);
+    for (int r = 0; r < m.box_rows; r++)
+        for (int chunk = 0; chunk < 8; chunk++) { /* K is a multiple of 8: a chunk is inside or outside */
+            const bool inside = row + r < m.rows && column + 8 * chunk < m.columns;
+            const unsigned char *from = m.base + 2 * ((row + r) * m.columns + column + 8 * chunk);
+            tern_emu_bulk_copy((unsigned char *)shared + 128 * r + 16 * (chunk ^ r % 8),
+                               inside ? (const void *)from : (const void *)zeros, 16, barrier);
+        }
+}
+#endif
+
+// Copies the box at (row, column) to `shared` (1024-byte aligned); its bytes, those outside the matrix too, count against the
+// barrier's announced ones. With BLOCKS > 1 to the same places of the first BLOCKS blocks of the cluster, and each one's
+// barrier. One thread calls.
+template <int BLOCKS>
+__device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, int column, int row, void *barrier) {
+#ifdef TERN_EMULATOR
+    if (BLOCKS == 1)
+        tern_emu_tensor_copy(shared, map, column, row, barrier);
+    else
+        for (int block = 0; block < BLOCKS; block++)
+            tern_emu_tensor_copy(tern_emu_cluster_map(shared, block), map, column, row, tern_emu_cluster_map(barrier, block));
+#elif __CUDA_ARCH__ >= 900
+    if constexpr (BLOCKS == 1)
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+                     "[%4];"
+                     :
+                     : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
+                     : "memory");
+    else
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                     "[%0], [%1, {%2, %3}], [%4], %5;"
+                     :
+                     : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier)),
+                       "h"((unsigned short)((1 << BLOCKS) - 1))
+                     : "memory");
+#endif
+}
+
+// Arrives once at this block's address `barrier`, but in block `rank` of the cluster.
+__device__ __forceinline__ void tern_cluster_barrier_arrive(void *barrier, int rank) {
+#ifdef TERN_EMULATOR
+    tern_emu_mbarrier_arrive(tern_emu_cluster_map(barrier, rank));
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+                 :
+                 : "r"(tern_shared_address(barrier)), "r"(rank)
+                 : "memory");
+#endif
+}
+
+#endif
