@@ -42,6 +42,9 @@ constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
 constexpr int PAIR = X_COPY == 2 ? 2 : 1;      /* blocks that share x; they are one worker of the sweep */
 constexpr int CLUSTER = CLUSTER_K * PAIR;
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
+/* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
+ * the next set is wanted. With two it waits for the products whose registers it takes. */
+constexpr int SETS = CHUNKS % 4 == 0 ? 4 : 2;
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
@@ -75,7 +78,7 @@ static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGIS
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
-static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
+static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
@@ -389,7 +392,7 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
  * dequantised, which at the end of a slice is the first of the next slice. */
 template <int ACTIVE>
 __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
-    fragments a[2];
+    fragments a[SETS];
     int released = -1; /* stage to give back when its last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     if (LOAD_AHEAD)
@@ -401,23 +404,27 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
         tern_ring_advance<STAGES>(use);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % 2]);
-            tern_wgmma_wait<1>();
-            if (c == 0)
-                release(state, shared, released);
+            fragments &next = a[(c + 1) % SETS];
+            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % SETS]);
+            if (SETS == 2)
+                tern_wgmma_wait<1>();
             unsigned scale[ROW_BLOCKS];
 #pragma unroll
             for (int b = 0; b < ROW_BLOCKS; b++)
                 scale[b] = state.scale[b];
             if (c + 1 < CHUNKS)
-                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
+                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, next);
             if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + 1 < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 if (LOAD_AHEAD)
                     load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1);
             }
             if (c + 1 == CHUNKS && k_tile + 1 < at.k_end)
-                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, next);
+            if (SETS > 2)
+                tern_wgmma_wait<1>();
+            if (c == 0)
+                release(state, shared, released);
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 flush_group<ACTIVE>(state, scale);
@@ -508,26 +515,22 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const place &a
     unsigned char *first = slots + (at.first * PAIR + (PAIR > 1 ? at.rank : 0)) * (2 * SLOT_BYTES);
     unsigned before = 0;
     if (self == 0) { /* comes late: the others may all be there, and its own sums need not go through memory */
-        if (counts) {
-            before = tern_count_of(*reinterpret_cast<volatile unsigned long long *>(counter), place, all);
-            *answer = before;
-        }
+        if (counts)
+            *answer = tern_count_look(counter, place, all);
         tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
         before = *answer;
         tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
     }
     if (before + 1 != all)
         put_slot(state, self == 0 ? first + SLOT_BYTES : first + self * pitch, active);
-    __threadfence();
     tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
     if (counts)
-        *answer = tern_count_arrival(counter, place, all);
+        *answer = tern_count_arrival(counter, place, all, before);
     tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
     before = *answer;
     tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP); /* the slot is the output's again */
     if (before + 1 != all)
         return false;
-    __threadfence();
     if (self > 1) /* the sums of the two first are the same either way */
         add_slot<true>(state, first + SLOT_BYTES, active);
     for (unsigned other = self > 1 ? 1 : 0; other < all; other++)

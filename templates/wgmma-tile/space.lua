@@ -30,13 +30,13 @@ end
 local function register_rule(p, problem)
     local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
     local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
-    -- fp32 sums, a second set while a group is open, two sets of A fragments, codes, scales and zero points
+    -- fp32 sums, a second set while a group is open, four (two of long chunks) sets of A fragments, codes, scales and zero points
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
-    local needed = sums + p.ROW_BLOCKS * (8 * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
+    local needed = sums + p.ROW_BLOCKS * (math.min(16 * p.CHUNK, 32) + 2 * problem.bits + 2 + zeros) + 40
     if needed > budget then
         return "registers"
     end

@@ -70,12 +70,18 @@ __device__ __forceinline__ unsigned tern_count_of(unsigned long long word, unsig
     return count < limit && word == tern_count_word(count, place) ? count : 0;
 }
 
-// Counts one arrival of `all` and returns how many there were before. The last one, which gets all - 1, puts zero back. What
-// the thread wrote before, or saw through a barrier of its block, is seen by those that arrive after it; and the last one may
-// read what the others wrote.
-__device__ __forceinline__ unsigned tern_count_arrival(unsigned long long *counter, unsigned place, unsigned all) {
+// The count at `place`, as it is at this moment.
+__device__ __forceinline__ unsigned tern_count_look(const unsigned long long *counter, unsigned place, unsigned all) {
+    return tern_count_of(*reinterpret_cast<const volatile unsigned long long *>(counter), place, all);
+}
+
+// Counts one arrival of `all` and returns how many there were before; `guess` is what it might be. The last one, which gets
+// all - 1, puts zero back. What the thread wrote before, or other threads of its block before a barrier that it has passed, is
+// seen by those that arrive after it; the last one, and its block behind a barrier, may read what the others wrote.
+__device__ __forceinline__ unsigned tern_count_arrival(unsigned long long *counter, unsigned place, unsigned all,
+                                                       unsigned guess) {
     __threadfence();
-    unsigned long long seen = *reinterpret_cast<volatile unsigned long long *>(counter);
+    unsigned long long seen = tern_count_word(guess, place);
     for (;;) {
         const unsigned before = tern_count_of(seen, place, all);
         const unsigned long long now = atomicCAS(counter, seen, tern_count_word(before + 1 == all ? 0 : before + 1, place));
