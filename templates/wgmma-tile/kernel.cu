@@ -14,8 +14,7 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine, 2 by the copy engine, each slice once for
- *                   the two blocks of a cluster, which have the same rows of x and neighbouring rows of W
+ *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
@@ -39,12 +38,10 @@
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
-constexpr int PAIR = X_COPY == 2 ? 2 : 1;      /* blocks that share x; they are one worker of the sweep */
-constexpr int CLUSTER = CLUSTER_K * PAIR;
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 /* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
  * the next set is wanted. With two it waits for the products whose registers it takes. */
-constexpr int SETS = CHUNKS % 4 == 0 ? 4 : 2;
+constexpr int SETS = CHUNKS % 4 == 0 && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
@@ -82,33 +79,32 @@ static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert(CLUSTER_K == 1 || PAIR == 1 && !STREAM_K, "one way to divide the work at a time");
-static_assert(BLOCK_M % (8 * PAIR) == 0, "each block copies whole 8 rows of x");
+static_assert(CLUSTER_K == 1 || !STREAM_K, "one way to divide K at a time");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
 /* One output tile, or part of one: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
 struct place {
     int row_tile;             /* first 16-row tile of W */
-    int blocks;               /* row blocks; 0 where the other block of a pair has the last ones */
+    int blocks;               /* row blocks, from 1 on */
     int row_tiles, k_tiles;   /* of W */
     int k_begin, k_end, rank; /* k tiles of this block, which is number `rank` of its cluster */
     long long x_row;          /* first row of x */
     unsigned tile, first, contributors; /* STREAM_K: see tern_stream_turn */
 };
 
-/* The tiles of this CTA, or cluster: all its blocks work on the same ones, or on two halves. */
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
 struct schedule {
     tern_sweep sweep;
     tern_stream_k stream;
 };
 
 __device__ __forceinline__ schedule start_schedule(const tern_args &args, place &at) {
-    const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
+    const unsigned self = blockIdx.x / CLUSTER_K, workers = gridDim.x / CLUSTER_K;
     schedule plan;
-    plan.sweep = tern_sweep_start<BLOCKS * PAIR>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+    plan.sweep = tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
     at.row_tiles = (int)((args.n + 15) / 16);
     at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-    at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
+    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
     at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
     at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
     at.contributors = 1;
@@ -123,21 +119,16 @@ __device__ __forceinline__ bool next_place(schedule &plan, place &at) {
         tern_stream_turn turn;
         if (!tern_stream_k_next(plan.stream, turn))
             return false;
-        tern_sweep_go<BLOCKS * PAIR, GROUP_M>(plan.sweep, turn.tile);
+        tern_sweep_go<BLOCKS, GROUP_M>(plan.sweep, turn.tile);
         at.k_begin = (int)turn.k_begin;
         at.k_end = (int)turn.k_end;
         at.tile = turn.tile;
         at.first = turn.first;
         at.contributors = turn.contributors;
-    } else if (!tern_sweep_next<BLOCKS * PAIR, GROUP_M>(plan.sweep))
+    } else if (!tern_sweep_next<BLOCKS, GROUP_M>(plan.sweep))
         return false;
     at.row_tile = (int)plan.sweep.row_block * 4;
     at.blocks = (int)plan.sweep.blocks;
-    if (PAIR > 1) { /* the first block has the larger half */
-        const int half = (at.blocks + 1) / 2;
-        at.row_tile += at.rank * half * 4;
-        at.blocks = at.rank == 0 ? half : at.blocks - half;
-    }
     at.x_row = (long long)plan.sweep.tile_m * BLOCK_M;
     return true;
 }
@@ -179,7 +170,7 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 __device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = max(min(left, 4 * at.blocks), 0);
+    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
     if (lane == 0)
         tern_barrier_arrive_expect(barrier_of(shared, stage, TERN_FULL), inside * BYTES);
     __syncwarp();
@@ -203,19 +194,17 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const pla
     }
 }
 
-/* Warp 1 where the copy engine brings x: its half of the rows, to both blocks of a pair. */
+/* Warp 1 where the copy engine brings x: two boxes of 64 k. */
 __device__ __forceinline__ void produce_boxes(const place &at, unsigned char *shared, const void *map, tern_ring &fill,
                                               int lane) {
-    constexpr int ROWS = BLOCK_M / PAIR;
-    const int row = (PAIR > 1 ? at.rank : 0) * ROWS;
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         void *full = barrier_of(shared, fill.stage, TERN_FULL);
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         if (lane == 0) {
-            unsigned char *to = shared + fill.stage * X_BYTES + row * TERN_TENSOR_BOX_BYTES;
+            unsigned char *to = shared + fill.stage * X_BYTES;
             tern_barrier_arrive_expect(full, X_BYTES);
-            tern_tensor_copy<PAIR>(to, map, k_tile * TERN_TILE_K, (int)at.x_row + row, full);
-            tern_tensor_copy<PAIR>(to + X_BYTES / 2, map, k_tile * TERN_TILE_K + 64, (int)at.x_row + row, full);
+            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, (int)at.x_row, full);
+            tern_tensor_copy(to + X_BYTES / 2, map, k_tile * TERN_TILE_K + 64, (int)at.x_row, full);
         }
         tern_ring_advance<STAGES>(fill);
     }
@@ -245,7 +234,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     schedule plan = start_schedule(args, at);
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     if (X_COPY > 0 && warp == 1)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M / PAIR, lane);
+        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, lane);
     while (next_place(plan, at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
@@ -380,12 +369,8 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 /* One lane arrives for its warp: without the barrier other lanes' reads are not ordered before the next copy there. */
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
     __syncwarp();
-    if (stage >= 0 && state.lane < PAIR) { /* both blocks of a pair write into it */
-        if (PAIR > 1)
-            tern_cluster_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY), state.lane);
-        else
-            tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
-    }
+    if (stage >= 0 && state.lane == 0)
+        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
 }
 
 /* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
@@ -503,16 +488,16 @@ __device__ __forceinline__ void put_slot(const consumer &state, unsigned char *s
 __device__ __forceinline__ bool join_parts(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
                                            int active) {
     unsigned char *workspace = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
-    const unsigned place = (at.tile * PAIR + (PAIR > 1 ? at.rank : 0)) * CONSUMERS + state.warpgroup;
+    const unsigned place = at.tile * CONSUMERS + state.warpgroup;
     unsigned long long *counter = reinterpret_cast<unsigned long long *>(workspace) + place;
     unsigned char *slots = workspace + 8 * COUNTERS * (unsigned long long)gridDim.x +
                            16 * (threadIdx.x % TERN_WARPGROUP) +
                            state.warpgroup * (ROW_BLOCKS * BLOCK_M / 8 * 16 * TERN_WARPGROUP);
-    const unsigned self = blockIdx.x / PAIR - at.first, all = at.contributors;
+    const unsigned self = blockIdx.x - at.first, all = at.contributors;
     unsigned *answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
     const bool counts = state.warp == 0 && state.lane == 0;
-    const long long pitch = 2 * PAIR * SLOT_BYTES; /* from one contributor to the next */
-    unsigned char *first = slots + (at.first * PAIR + (PAIR > 1 ? at.rank : 0)) * (2 * SLOT_BYTES);
+    const long long pitch = 2 * SLOT_BYTES; /* from one contributor to the next */
+    unsigned char *first = slots + at.first * pitch;
     unsigned before = 0;
     if (self == 0) { /* comes late: the others may all be there, and its own sums need not go through memory */
         if (counts)
@@ -589,11 +574,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     tern_wgmma_start();
     /* Full: the announcement of the codes' bytes, x or its announcement, and the lanes that copy scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS * PAIR);
-    if (PAIR > 1)
-        tern_cluster_sync();
-    else
-        __syncthreads();
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS);
+    __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)
             tern_registers_lower<PRODUCER_REGISTERS>();
@@ -603,6 +585,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
             tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
-    if (PAIR > 1) /* the other block may still arrive at barriers here */
-        tern_cluster_sync();
 }

@@ -70,6 +70,13 @@ __device__ __forceinline__ unsigned tern_count_of(unsigned long long word, unsig
     return count < limit && word == tern_count_word(count, place) ? count : 0;
 }
 
+// Orders what this thread has seen and written before what it does from here on, for all blocks.
+__device__ __forceinline__ void tern_fence_device() {
+#ifndef TERN_EMULATOR
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+#endif
+}
+
 // The count at `place`, as it is at this moment.
 __device__ __forceinline__ unsigned tern_count_look(const unsigned long long *counter, unsigned place, unsigned all) {
     return tern_count_of(*reinterpret_cast<const volatile unsigned long long *>(counter), place, all);
@@ -80,13 +87,13 @@ __device__ __forceinline__ unsigned tern_count_look(const unsigned long long *co
 // seen by those that arrive after it; the last one, and its block behind a barrier, may read what the others wrote.
 __device__ __forceinline__ unsigned tern_count_arrival(unsigned long long *counter, unsigned place, unsigned all,
                                                        unsigned guess) {
-    __threadfence();
+    tern_fence_device();
     unsigned long long seen = tern_count_word(guess, place);
     for (;;) {
         const unsigned before = tern_count_of(seen, place, all);
         const unsigned long long now = atomicCAS(counter, seen, tern_count_word(before + 1 == all ? 0 : before + 1, place));
         if (now == seen) {
-            __threadfence();
+            tern_fence_device();
             return before;
         }
         seen = now;

@@ -1,16 +1,14 @@
 // Copies of boxes of a row-major matrix of 16-bit elements into shared memory in the 128-byte swizzle that wgmma.cuh wants of
-// B, by the copy engine (cp.async.bulk.tensor, sm_90a), to one block or to several of a cluster. What lies outside the matrix
-// becomes zeros. The engine reads shape and address from a tensor map, 128 bytes in global memory; a kernel gets plain
-// pointers, so each block writes its own map into its workspace. Owns nothing.
+// B, by the copy engine (cp.async.bulk.tensor, sm_90a). What lies outside the matrix becomes zeros. The engine reads shape and
+// address from a tensor map, 128 bytes in global memory; a kernel gets plain pointers, so each block writes its own map into
+// its workspace. Owns nothing.
 #ifndef TERN_TENSOR_COPY_CUH
 #define TERN_TENSOR_COPY_CUH
 
 #include "tern/bulk.cuh"
-#include "tern/cluster.cuh"
 #include "tern/memory.cuh"
 
-#define TERN_TENSOR_MAP       128 /* bytes, and alignment, of a map */
-#define TERN_TENSOR_BOX_BYTES 128 /* a row of a box: 64 elements */
+#define TERN_TENSOR_MAP 128 /* bytes, and alignment, of a map */
 
 #ifdef TERN_EMULATOR
 struct tern_emu_tensor_map {
@@ -81,42 +79,14 @@ static inline void tern_emu_tensor_copy(void *shared, const void *map, int colum
 #endif
 
 // Copies the box at (row, column) to `shared` (1024-byte aligned); its bytes, those outside the matrix too, count against the
-// barrier's announced ones. With BLOCKS > 1 to the same places of the first BLOCKS blocks of the cluster, and each one's
-// barrier. One thread calls.
-template <int BLOCKS>
+// barrier's announced ones. One thread calls.
 __device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, int column, int row, void *barrier) {
 #ifdef TERN_EMULATOR
-    if (BLOCKS == 1)
-        tern_emu_tensor_copy(shared, map, column, row, barrier);
-    else
-        for (int block = 0; block < BLOCKS; block++)
-            tern_emu_tensor_copy(tern_emu_cluster_map(shared, block), map, column, row, tern_emu_cluster_map(barrier, block));
+    tern_emu_tensor_copy(shared, map, column, row, barrier);
 #elif __CUDA_ARCH__ >= 900
-    if constexpr (BLOCKS == 1)
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
-                     "[%4];"
-                     :
-                     : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
-                     : "memory");
-    else
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-                     "[%0], [%1, {%2, %3}], [%4], %5;"
-                     :
-                     : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier)),
-                       "h"((unsigned short)((1 << BLOCKS) - 1))
-                     : "memory");
-#endif
-}
-
-// Arrives once at this block's address `barrier`, but in block `rank` of the cluster.
-__device__ __forceinline__ void tern_cluster_barrier_arrive(void *barrier, int rank) {
-#ifdef TERN_EMULATOR
-    tern_emu_mbarrier_arrive(tern_emu_cluster_map(barrier, rank));
-#elif __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                  :
-                 : "r"(tern_shared_address(barrier)), "r"(rank)
+                 : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
                  : "memory");
 #endif
 }
