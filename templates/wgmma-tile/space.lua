@@ -132,17 +132,17 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 then
         return "a lower tile holds M"
     end
-    if p.BLOCK_M <= 64 and p.CHUNK == 1 or p.BLOCK_M > 64 and p.CHUNK == 4 then
-        return "long chunks hide latency where a product is short, short ones save registers"
+    if p.BLOCK_M == 64 and problem.m > 96 then
+        return "dequantising takes longer than products of 64 columns"
     end
-    if p.BLOCK_M > 128 and p.CHUNK > 1 then
-        return "products of a chunk are long enough"
+    if p.BLOCK_M >= 128 and p.CONSUMERS == 1 then
+        return "one warpgroup cannot keep the tensor cores busy"
+    end
+    if (p.BLOCK_M <= 64) == (p.CHUNK == 1) then
+        return "long chunks hide latency where a product is short, short ones save registers"
     end
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
-    end
-    if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
-        return "GROUP_M says nothing: M is one strip"
     end
     local reason = cluster_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
     if reason then
@@ -200,7 +200,7 @@ return {
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
         { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
