@@ -10,7 +10,8 @@
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   CONSUMERS       warpgroups that multiply
- *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS * ROW_BLOCKS rows
+ *   K_PARTS         of them that share rows and take slices in turn; their sums meet in shared memory
+ *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS / K_PARTS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
@@ -27,6 +28,7 @@
 #include "tern/cluster_sum.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
+#include "tern/part_sum.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
@@ -36,7 +38,8 @@
 #include "tern/wgmma_store.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
-constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
+constexpr int WARPS_N = CONSUMERS / K_PARTS; /* warpgroups side by side along N */
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 /* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
@@ -79,7 +82,9 @@ static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert(CLUSTER_K == 1 || !STREAM_K, "one way to divide K at a time");
+static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K, "sums of whole blocks only go through global memory");
+static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT,
+              "parts are equal, and their sums fit in the ring");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
 /* One output tile, or part of one: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
@@ -246,9 +251,11 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         else
             produce_x(args, at, shared, fill, thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum and the one behind it */
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum, */
             tern_cluster_sync();
             tern_cluster_sync();
+        }
+        if (CLUSTER_K * K_PARTS > 1) { /* and the one behind the sums */
             tern_block_sync(1, THREADS);
             tern_fence_async(); /* bulk copies follow where ordinary stores were */
         }
@@ -264,14 +271,15 @@ struct consumer {
     unsigned words[ROW_BLOCKS][tern_codes<BITS>::words];  /* codes of the 128-k tile, loaded as needed */
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
-    int warpgroup, warp, lane;  /* warp within the warpgroup */
+    int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
+    int warp, lane;             /* warp within the warpgroup */
     tern_gather gather;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
  * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (b * CONSUMERS + state.warpgroup) * 4 + state.warp;
+    return (b * WARPS_N + state.n) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
@@ -373,20 +381,21 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
         tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
 }
 
-/* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
- * dequantised, which at the end of a slice is the first of the next slice. */
+/* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
+ * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
 template <int ACTIVE>
-__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
+__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring use) {
     fragments a[SETS];
+    const int k_begin = at.k_begin + state.turn;
     int released = -1; /* stage to give back when its last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     if (LOAD_AHEAD)
-        load_slice<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin);
-    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_begin);
+    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0, a[0]);
+    for (int k_tile = k_begin; k_tile < at.k_end; k_tile += K_PARTS) {
         const int stage = use.stage;
         const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
-        tern_ring_advance<STAGES>(use);
+        tern_ring_advance<STAGES, K_PARTS>(use);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             fragments &next = a[(c + 1) % SETS];
@@ -399,13 +408,13 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
                 scale[b] = state.scale[b];
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, next);
-            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + 1 < at.k_end) {
+            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + K_PARTS < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 if (LOAD_AHEAD)
-                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1);
+                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS);
             }
-            if (c + 1 == CHUNKS && k_tile + 1 < at.k_end)
-                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, next);
+            if (c + 1 == CHUNKS && k_tile + K_PARTS < at.k_end)
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS, 0, next);
             if (SETS > 2)
                 tern_wgmma_wait<1>();
             if (c == 0)
@@ -425,11 +434,11 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
 }
 
 /* The same for a warpgroup without rows in the tile. */
-__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring use) {
+    for (int k_tile = at.k_begin + state.turn; k_tile < at.k_end; k_tile += K_PARTS) {
         tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
-        tern_ring_advance<STAGES>(use);
+        tern_ring_advance<STAGES, K_PARTS>(use);
     }
 }
 
@@ -539,9 +548,27 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const place &a
     }
 }
 
+/* Adds over the warpgroups that took turns and over the cluster; the first of them then has the sums that it stores. */
+__device__ __forceinline__ void add_up(const place &at, consumer &state, unsigned char *shared) {
+    if (K_PARTS > 1)
+        tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
+    if (CLUSTER_K > 1) {
+        if (state.turn == 0)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, at.rank);
+        else {
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+    }
+    if (CLUSTER_K * K_PARTS > 1)
+        tern_block_sync(1, THREADS); /* the ring is the producers' again */
+}
+
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
     consumer state;
     state.warpgroup = warpgroup;
+    state.n = warpgroup % WARPS_N;
+    state.turn = warpgroup / WARPS_N;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
     state.gather = tern_gather_start(state.lane);
@@ -549,19 +576,21 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     place at;
     schedule plan = start_schedule(args, at);
     while (next_place(plan, at)) {
-        const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
+        const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
+        tern_ring own = use; /* its first slice, if K reaches there */
+        tern_ring_skip<STAGES>(own, state.turn);
+        tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
         start_sums(args, at, state);
-        if (active == ROW_BLOCKS)
-            multiply_tile<ROW_BLOCKS>(at, state, shared, use);
-        else if (active == 0)
-            skip_tile(at, state, shared, use);
+        if (active == 0 || at.k_begin + state.turn >= at.k_end)
+            skip_tile(at, state, shared, own);
+        else if (active == ROW_BLOCKS)
+            multiply_tile<ROW_BLOCKS>(at, state, shared, own);
         else
-            multiply_tile<1>(at, state, shared, use);
+            multiply_tile<1>(at, state, shared, own);
         __syncwarp();
-        if (CLUSTER_K > 1) {
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
-            tern_block_sync(1, THREADS); /* the ring is the producers' again */
-        }
+        add_up(at, state, shared);
+        if (state.turn > 0)
+            continue;
         if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
             continue;
         store_sums(args, at, state, shared, active);
@@ -574,7 +603,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     tern_wgmma_start();
     /* Full: the announcement of the codes' bytes, x or its announcement, and the lanes that copy scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS);
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * WARPS_N);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

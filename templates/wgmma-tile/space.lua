@@ -1,12 +1,12 @@
 -- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
-local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
+local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS/K_PARTS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
     .. "+8320*CONSUMERS+24*STAGES+256*X_COPY"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
-    local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
+    local tiles = 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
         + 256 * p.X_COPY
 end
@@ -43,6 +43,31 @@ local function register_rule(p, problem)
     end
 end
 
+-- Kernels are checked on small odd shapes and timed on others. What is merely slow is refused on the others only, so that every
+-- candidate has shapes to be checked on.
+local function is_small(problem)
+    return problem.n * problem.k < 1048576
+end
+
+-- Warpgroups that take slices in turn: where a block has one row block, or two for each.
+local function part_rule(p, problem, gpu)
+    if p.K_PARTS == 1 then
+        return nil
+    end
+    if p.CONSUMERS % p.K_PARTS ~= 0 or p.STREAM_K == 1 then
+        return "parts of K are for whole tiles and equally many warpgroups"
+    end
+    if is_small(problem) then
+        return nil
+    end
+    if 4 * p.K_PARTS * p.CLUSTER_K * 128 > problem.k then
+        return "few k tiles for each part of K"
+    end
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 4 * gpu.sms then
+        return "enough row blocks without parts of K"
+    end
+end
+
 -- Splitting K over a cluster: its sums must fit in the ring, and there must be few row blocks a CTA without it.
 local function cluster_rule(p, problem, gpu)
     if p.CLUSTER_K == 1 then
@@ -57,8 +82,8 @@ local function cluster_rule(p, problem, gpu)
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
-    local sums = 256 * p.CONSUMERS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
-    if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * problem.bits) then
+    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
+    if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
     if 3 * p.CLUSTER_K * 128 > problem.k then
@@ -71,7 +96,7 @@ end
 
 -- A tile that is right for every shape, so that there is always an answer.
 local default = {
-    BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, X_COPY = 0, STREAM_K = 0,
+    BLOCK_M = 64, CONSUMERS = 2, K_PARTS = 1, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, X_COPY = 0, STREAM_K = 0,
 }
 
 local function is_default(p)
@@ -86,7 +111,7 @@ end
 -- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
 -- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
 local function busiest(p, problem, gpu, block_m)
-    local blocks = p.CONSUMERS * p.ROW_BLOCKS
+    local blocks = p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local row_blocks, tiles_m = (problem.n + 63) // 64, (problem.m + block_m - 1) // block_m
     local share
     if row_blocks * tiles_m <= gpu.sms * blocks * 6 then
@@ -102,7 +127,10 @@ end
 
 -- How K is divided, and heights that are no power of two: where whole tiles leave multiprocessors idle.
 local function balance_rule(p, problem, gpu)
-    local blocks = p.CONSUMERS * p.ROW_BLOCKS
+    if is_small(problem) then
+        return nil
+    end
+    local blocks = p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + 64 * blocks - 1) // (64 * blocks) * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     local rest = tiles % gpu.sms
     if p.STREAM_K == 1 and (tiles * 3 < gpu.sms or rest == 0 or 20 * (gpu.sms - rest) < tiles + gpu.sms - rest) then
@@ -121,7 +149,7 @@ end
 
 -- Tiles that fit M and the machine: x rows not wasted, tiles large where there are many.
 local function shape_rule(p, problem, gpu)
-    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
+    local rows = 64 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
@@ -129,7 +157,7 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M == 96 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
         return "BLOCK_M 96 is for an M that it just holds"
     end
-    if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 then
+    if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
         return "a lower tile holds M"
     end
     if p.BLOCK_M == 64 and problem.m > 96 then
@@ -144,7 +172,7 @@ local function shape_rule(p, problem, gpu)
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
     end
-    local reason = cluster_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
+    local reason = part_rule(p, problem, gpu) or cluster_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
     if reason then
         return reason
     end
@@ -197,6 +225,7 @@ return {
     params = {
         { name = "BLOCK_M", values = { 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
