@@ -77,6 +77,8 @@ constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS :
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: else a warpgroup that is ahead takes the slice "
+                                     "before its own for it, since a barrier knows the parity of its phase only");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
 static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");

@@ -187,7 +187,10 @@ local function ring_rule(p, problem, gpu)
     if shared_bytes(p, problem, p.STAGES) > room then
         return "the ring does not fit in shared memory"
     end
-    local deeper = p.STAGES + 1
+    if p.STAGES % p.K_PARTS ~= 0 then
+        return "a stage is for slices of one turn"
+    end
+    local deeper = p.STAGES + p.K_PARTS
     if deeper <= 6 and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
         return "a deeper ring fits"
     end
