@@ -30,9 +30,9 @@
 #include "tern/memory.cuh"
 #include "tern/part_sum.cuh"
 #include "tern/slice_ring.cuh"
-#include "tern/stream_k.cuh"
-#include "tern/sweep.cuh"
+#include "tern/stream_sum.cuh"
 #include "tern/tensor_copy.cuh"
+#include "tern/tile_plan.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
@@ -40,7 +40,7 @@
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
 constexpr int WARPS_N = CONSUMERS / K_PARTS; /* warpgroups side by side along N */
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
-constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
+constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 /* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
  * the next set is wanted. With two it waits for the products whose registers it takes. */
@@ -61,7 +61,8 @@ constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
-constexpr int MAP_AT = (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+constexpr int MAP_AT =
+    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
 /* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
  * for each block. At most twice as many tiles as workers are cut. */
@@ -89,56 +90,7 @@ static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, B
               "parts are equal, and their sums fit in the ring");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-/* One output tile, or part of one: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
-struct place {
-    int row_tile;             /* first 16-row tile of W */
-    int blocks;               /* row blocks, from 1 on */
-    int row_tiles, k_tiles;   /* of W */
-    int k_begin, k_end, rank; /* k tiles of this block, which is number `rank` of its cluster */
-    long long x_row;          /* first row of x */
-    unsigned tile, first, contributors; /* STREAM_K: see tern_stream_turn */
-};
-
-/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
-struct schedule {
-    tern_sweep sweep;
-    tern_stream_k stream;
-};
-
-__device__ __forceinline__ schedule start_schedule(const tern_args &args, place &at) {
-    const unsigned self = blockIdx.x / CLUSTER_K, workers = gridDim.x / CLUSTER_K;
-    schedule plan;
-    plan.sweep = tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
-    at.row_tiles = (int)((args.n + 15) / 16);
-    at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
-    at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
-    at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
-    at.contributors = 1;
-    if (STREAM_K)
-        plan.stream = tern_stream_k_start(plan.sweep.tiles_n * plan.sweep.tiles_m, (unsigned)at.k_tiles, self, workers);
-    return plan;
-}
-
-/* The next tile; false when there is none. */
-__device__ __forceinline__ bool next_place(schedule &plan, place &at) {
-    if (STREAM_K) {
-        tern_stream_turn turn;
-        if (!tern_stream_k_next(plan.stream, turn))
-            return false;
-        tern_sweep_go<BLOCKS, GROUP_M>(plan.sweep, turn.tile);
-        at.k_begin = (int)turn.k_begin;
-        at.k_end = (int)turn.k_end;
-        at.tile = turn.tile;
-        at.first = turn.first;
-        at.contributors = turn.contributors;
-    } else if (!tern_sweep_next<BLOCKS, GROUP_M>(plan.sweep))
-        return false;
-    at.row_tile = (int)plan.sweep.row_block * 4;
-    at.blocks = (int)plan.sweep.blocks;
-    at.x_row = (long long)plan.sweep.tile_m * BLOCK_M;
-    return true;
-}
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
@@ -150,7 +102,7 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
  * copied known to the tensor cores. */
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
-__device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
+__device__ __forceinline__ void copy_side(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
                                           int k_tile, int lane) {
     constexpr int SCALE_PIECES = CTA_TILES * groups::in_tile * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
@@ -174,7 +126,7 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 }
 
 /* Codes: lane l of the warp copies tile l; the barrier counts the bytes. Tiles outside W are left as they are. */
-__device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
+__device__ __forceinline__ void copy_codes(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
     const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
@@ -189,7 +141,7 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
 }
 
 /* Warp 0: what belongs to W. */
-__device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
+__device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
@@ -201,25 +153,9 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const pla
     }
 }
 
-/* Warp 1 where the copy engine brings x: two boxes of 64 k. */
-__device__ __forceinline__ void produce_boxes(const place &at, unsigned char *shared, const void *map, tern_ring &fill,
-                                              int lane) {
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        void *full = barrier_of(shared, fill.stage, TERN_FULL);
-        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        if (lane == 0) {
-            unsigned char *to = shared + fill.stage * X_BYTES;
-            tern_barrier_arrive_expect(full, X_BYTES);
-            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, (int)at.x_row, full);
-            tern_tensor_copy(to + X_BYTES / 2, map, k_tile * TERN_TILE_K + 64, (int)at.x_row, full);
-        }
-        tern_ring_advance<STAGES>(fill);
-    }
-}
-
 /* Warps 2 and 3. */
-__device__ __forceinline__ void produce_x(const tern_args &args, const place &at, unsigned char *shared, tern_ring &fill,
-                                          int thread) {
+__device__ __forceinline__ void produce_x(const tern_args &args, const tern_place &at, unsigned char *shared,
+                                          tern_ring &fill, int thread) {
     const long long left = args.m - at.x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
@@ -237,17 +173,18 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    place at;
-    schedule plan = start_schedule(args, at);
+    tern_place at;
+    plan tiles(args, at);
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     if (X_COPY > 0 && warp == 1)
         tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, lane);
-    while (next_place(plan, at)) {
+    while (tiles.next(at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
         else if (X_COPY > 0) {
             if (warp == 1)
-                produce_boxes(at, shared, map, fill, lane);
+                tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
+                                                 fill, lane);
         } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
@@ -311,13 +248,6 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
             state.zero[b] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
         }
     }
-}
-
-/* Adds the finished group, scaled in fp32. */
-template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &state, const unsigned (&scales)[ROW_BLOCKS]) {
-#pragma unroll
-    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++)
-        tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0], __half22float2(tern_as_half2(scales[b])));
 }
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
@@ -386,7 +316,7 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
 /* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
  * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
 template <int ACTIVE>
-__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring use) {
+__device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &state, unsigned char *shared, tern_ring use) {
     fragments a[SETS];
     const int k_begin = at.k_begin + state.turn;
     int released = -1; /* stage to give back when its last products are done */
@@ -423,7 +353,10 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
                 release(state, shared, released);
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
-                flush_group<ACTIVE>(state, scale);
+#pragma unroll
+                for (int b = 0; b < ACTIVE; b++)
+                    tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0],
+                                          __half22float2(tern_as_half2(scale[b])));
             }
         }
         released = stage;
@@ -436,7 +369,8 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
 }
 
 /* The same for a warpgroup without rows in the tile. */
-__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring use) {
+__device__ __forceinline__ void skip_tile(const tern_place &at, const consumer &state, unsigned char *shared,
+                                          tern_ring use) {
     for (int k_tile = at.k_begin + state.turn; k_tile < at.k_end; k_tile += K_PARTS) {
         tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
@@ -445,7 +379,7 @@ __device__ __forceinline__ void skip_tile(const place &at, const consumer &state
 }
 
 /* Zero sums; zero points that do not change along K. */
-__device__ __forceinline__ void start_sums(const tern_args &args, const place &at, consumer &state) {
+__device__ __forceinline__ void start_sums(const tern_args &args, const tern_place &at, consumer &state) {
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         state.zero[b] = tern_zero_biases<BITS>(ZERO, ZERO);
@@ -464,80 +398,26 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
-/* Sums of a row block in a slot: 16 bytes of all threads side by side. */
-template <bool FIRST>
-__device__ __forceinline__ void add_slot(consumer &state, const unsigned char *slot, int active) {
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= active)
-            break;
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++) {
-            const float4 more = tern_sums_load(slot + (b * (BLOCK_M / 8) + i) * (16 * TERN_WARPGROUP));
-            float *d = &state.sum[b][4 * i];
-            d[0] = FIRST ? more.x : d[0] + more.x;
-            d[1] = FIRST ? more.y : d[1] + more.y;
-            d[2] = FIRST ? more.z : d[2] + more.z;
-            d[3] = FIRST ? more.w : d[3] + more.w;
-        }
-    }
-}
-
-__device__ __forceinline__ void put_slot(const consumer &state, unsigned char *slot, int active) {
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= active)
-            break;
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++)
-            tern_sums_store(slot + (b * (BLOCK_M / 8) + i) * (16 * TERN_WARPGROUP), &state.sum[b][4 * i]);
-    }
-}
-
-/* A warpgroup's part of a cut tile: true if it is the last one there; then it has the sums of all. The order is that of K:
- * the first contributor has slot 1 of its block, where its range ends, the others slot 0. */
-__device__ __forceinline__ bool join_parts(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
-                                           int active) {
-    unsigned char *workspace = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
-    const unsigned place = at.tile * CONSUMERS + state.warpgroup;
-    unsigned long long *counter = reinterpret_cast<unsigned long long *>(workspace) + place;
-    unsigned char *slots = workspace + 8 * COUNTERS * (unsigned long long)gridDim.x +
-                           16 * (threadIdx.x % TERN_WARPGROUP) +
-                           state.warpgroup * (ROW_BLOCKS * BLOCK_M / 8 * 16 * TERN_WARPGROUP);
-    const unsigned self = blockIdx.x - at.first, all = at.contributors;
-    unsigned *answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
-    const bool counts = state.warp == 0 && state.lane == 0;
-    const long long pitch = 2 * SLOT_BYTES; /* from one contributor to the next */
-    unsigned char *first = slots + at.first * pitch;
-    unsigned before = 0;
-    if (self == 0) { /* comes late: the others may all be there, and its own sums need not go through memory */
-        if (counts)
-            *answer = tern_count_look(counter, place, all);
-        tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-        before = *answer;
-        tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-    }
-    if (before + 1 != all)
-        put_slot(state, self == 0 ? first + SLOT_BYTES : first + self * pitch, active);
-    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-    if (counts)
-        *answer = tern_count_arrival(counter, place, all, before);
-    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
-    before = *answer;
-    tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP); /* the slot is the output's again */
-    if (before + 1 != all)
-        return false;
-    if (self > 1) /* the sums of the two first are the same either way */
-        add_slot<true>(state, first + SLOT_BYTES, active);
-    for (unsigned other = self > 1 ? 1 : 0; other < all; other++)
-        if (other != self || self > 1)
-            add_slot<false>(state, other == 0 ? first + SLOT_BYTES : first + other * pitch, active);
-    return true;
+/* A warpgroup's part of a cut tile: true if it is the last one there; then it has the sums of all. */
+__device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
+                                           unsigned char *shared, int active) {
+    unsigned char *counters = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
+    tern_join join;
+    join.place = at.tile * CONSUMERS + state.warpgroup;
+    join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
+    join.pitch = SLOT_BYTES;
+    join.slots = counters + 8 * COUNTERS * (unsigned long long)gridDim.x + at.first * (2 * SLOT_BYTES) +
+                 state.warpgroup * (SLOT_BYTES / CONSUMERS);
+    join.self = blockIdx.x - at.first;
+    join.all = at.contributors;
+    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
+    join.barrier = 2 + state.warpgroup;
+    return tern_stream_join(join, state.sum, active);
 }
 
 /* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
-__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
-                                           int active) {
+__device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
+                                           unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
     const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, at.rank};
 #pragma unroll
@@ -551,7 +431,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const place &a
 }
 
 /* Adds over the warpgroups that took turns and over the cluster; the first of them then has the sums that it stores. */
-__device__ __forceinline__ void add_up(const place &at, consumer &state, unsigned char *shared) {
+__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared) {
     if (K_PARTS > 1)
         tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
     if (CLUSTER_K > 1) {
@@ -575,9 +455,9 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.lane = (int)threadIdx.x % 32;
     state.gather = tern_gather_start(state.lane);
     tern_ring use = {0, 0};
-    place at;
-    schedule plan = start_schedule(args, at);
-    while (next_place(plan, at)) {
+    tern_place at;
+    plan tiles(args, at);
+    while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
         tern_ring own = use; /* its first slice, if K reaches there */
         tern_ring_skip<STAGES>(own, state.turn);

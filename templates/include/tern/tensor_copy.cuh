@@ -64,17 +64,21 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
 }
 
 #ifdef TERN_EMULATOR
+#define TERN_EMU_BOXES 128 /* on their way at once, of all blocks of a cluster */
+
+// The box as it will lie in shared memory is put together in a buffer of its own, from where it goes as one bulk copy.
 static inline void tern_emu_tensor_copy(void *shared, const void *map, int column, long long row, void *barrier) {
-    static const unsigned long long zeros[2] = {0, 0};
+    alignas(16) static unsigned char boxes[TERN_EMU_BOXES][256 * 128];
+    static unsigned next;
+    unsigned char *box = boxes[next++ % TERN_EMU_BOXES];
     struct tern_emu_tensor_map m;
     memcpy(&m, map, sizeof m);
-    for (int r = 0; r < m.box_rows; r++)
-        for (int chunk = 0; chunk < 8; chunk++) { /* K is a multiple of 8: a chunk is inside or outside */
-            const bool inside = row + r < m.rows && column + 8 * chunk < m.columns;
-            const unsigned char *from = m.base + 2 * ((row + r) * m.columns + column + 8 * chunk);
-            tern_emu_bulk_copy((unsigned char *)shared + 128 * r + 16 * (chunk ^ r % 8),
-                               inside ? (const void *)from : (const void *)zeros, 16, barrier);
-        }
+    memset(box, 0, sizeof boxes[0]);
+    for (int r = 0; r < m.box_rows && row + r < m.rows; r++)
+        for (int chunk = 0; chunk < 8 && column + 8 * chunk < m.columns;
+             chunk++) /* inside or outside: K is a multiple of 8 */
+            memcpy(box + 128 * r + 16 * (chunk ^ r % 8), m.base + 2 * ((row + r) * m.columns + column + 8 * chunk), 16);
+    tern_emu_bulk_copy(shared, box, (size_t)(128 * m.box_rows), barrier);
 }
 #endif
 
@@ -84,10 +88,11 @@ __device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, 
 #ifdef TERN_EMULATOR
     tern_emu_tensor_copy(shared, map, column, row, barrier);
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-                 :
-                 : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        :
+        : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
+        : "memory");
 #endif
 }
 
