@@ -36,7 +36,7 @@ local function register_rule(p, problem)
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
-    local sets = (p.CHUNK == 4 or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
+    local sets = (p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
     local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
     if needed > budget then
         return "registers"
@@ -160,14 +160,11 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
         return "a lower tile holds M"
     end
-    if p.BLOCK_M == 64 and problem.m > 96 then
+    if p.BLOCK_M == 64 and problem.m > 64 then
         return "dequantising takes longer than products of 64 columns"
     end
-    if p.BLOCK_M >= 128 and p.CONSUMERS == 1 then
-        return "one warpgroup cannot keep the tensor cores busy"
-    end
-    if (p.BLOCK_M <= 64) == (p.CHUNK == 1) then
-        return "long chunks hide latency where a product is short, short ones save registers"
+    if p.BLOCK_M > 96 and p.CHUNK > 1 then
+        return "long chunks are for short products"
     end
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
@@ -227,11 +224,11 @@ return {
     exact_weights = true,
     params = {
         { name = "BLOCK_M", values = { 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
-        { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
+        { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
