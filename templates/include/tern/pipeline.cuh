@@ -14,11 +14,19 @@
 struct tern_ring {
     int stage, parity;
 };
-template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_ring &ring) {
-    if (++ring.stage == STAGES) {
-        ring.stage = 0;
+template <int STAGES, int BY = 1> __device__ __forceinline__ void tern_ring_advance(tern_ring &ring) {
+    static_assert(BY <= STAGES, "once round at most");
+    ring.stage += BY;
+    if (BY == 1 ? ring.stage == STAGES : ring.stage >= STAGES) {
+        ring.stage -= STAGES;
         ring.parity ^= 1;
     }
+}
+// By any number.
+template <int STAGES> __device__ __forceinline__ void tern_ring_skip(tern_ring &ring, int count) {
+    const unsigned at = (unsigned)(ring.stage + count);
+    ring.stage = (int)(at % STAGES);
+    ring.parity ^= (int)(at / STAGES & 1);
 }
 
 // Arrives once.
