@@ -30,14 +30,14 @@ end
 local function register_rule(p, problem)
     local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
     local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
-    -- fp32 sums, a second set while a group is open, A fragments, codes, scales and zero points
+    -- fp32 sums, a second set while a group is open, A fragments, codes, scales and zero points, addresses of slots
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
     local sets = (p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
-    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
+    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40 + 16 * p.STREAM_K
     if needed > budget then
         return "registers"
     end
