@@ -1,5 +1,5 @@
 /* Selection: which tuned row answers for a problem that may never have been tuned.
- * Any change here has to be made in export_text.c as well; test_output_export.c compares them. */
+ * Any change here has to be made in tern/dispatch_select.h as well; test_output_export.c compares them. */
 #include "output/select.h"
 
 #include "core/str.h"
@@ -105,6 +105,10 @@ int64_t tern_selection_ns(const struct tern_result *row) {
 /* NAN on either side compares false: no measurement, no claim. */
 bool tern_selection_use_cublas(const struct tern_result *row) {
     return row->baseline_us < row->us;
+}
+
+bool tern_selection_use_dequant(const struct tern_result *row) {
+    return row->dequant_us < row->us;
 }
 
 /* One question to the table. */

@@ -1,5 +1,5 @@
 /* Selection: which tuned row answers for a problem that may never have been tuned. Pure functions of result rows.
- * The exported header holds the same algorithm as text (export_text.c); a test compares the two on random problems.
+ * Exported headers hold its twin (templates/include/tern/dispatch_select.h); a test compares the two on random problems.
  * Everything is integer arithmetic, so that host and exported table agree bit for bit. */
 #ifndef TERN_OUTPUT_SELECT_H
 #define TERN_OUTPUT_SELECT_H
@@ -43,6 +43,8 @@ void tern_selection_free(struct tern_selection_table *table);
 int64_t tern_selection_ns(const struct tern_result *row);
 /* True where cuBLASLt on FP16 weights was measured and is faster than the winner. */
 bool tern_selection_use_cublas(const struct tern_result *row);
+/* True where dequantising the layer each time, with cuBLASLt behind it, was. */
+bool tern_selection_use_dequant(const struct tern_result *row);
 
 /* Sizes from here on are not served: below it, no launch arithmetic of a template can overflow 64 bits. */
 #define TERN_SELECT_SIZE_END (INT64_C(1) << 24)

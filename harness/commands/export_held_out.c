@@ -1,0 +1,125 @@
+/* Held-out evaluation of the selection: rows are left out, the rest answers for them, and the recorded times of the candidates
+ * tell what the answer costs. See export_times.h. */
+#include "commands/export_times.h"
+
+#include "core/str.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct trial {
+    const struct tern_times *times;
+    const struct tern_results *rows;
+    tern_selection_fits *fits;
+    void *user;
+    struct tern_export_regret *regret;
+    double log_sum;
+};
+
+/* One question: rows[index] by a table of `kept`. A kernel of the answer that was never tried there is counted, not judged. */
+static void ask(struct trial *t, const struct tern_selection_table *table, size_t index) {
+    const struct tern_result *row = &t->rows->rows[index];
+    const struct tern_selection_problem problem = {row->op, row->format, row->m, row->n, row->k};
+    enum tern_selection_match match;
+    const struct tern_result *answer = tern_selection_find(table, &problem, t->fits, t->user, &match);
+    double regret = answer ? tern_times_regret(t->times, index, answer) : NAN;
+    if (!(regret >= 0.0)) {
+        t->regret->unknown++;
+        return;
+    }
+    t->log_sum += log1p(regret);
+    if (!t->regret->count++ || regret > t->regret->worst) {
+        t->regret->worst = regret;
+        tern_str_format(t->regret->worst_problem, sizeof t->regret->worst_problem,
+                        "%s %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64, row->format, row->layer, row->m, row->n, row->k);
+    }
+}
+
+/* Leaves out the marked rows together and asks for each of them. */
+static void leave_out(struct trial *t, const bool *out) {
+    struct tern_results kept = {0};
+    for (size_t i = 0; i < t->rows->count; i++)
+        if (!out[i])
+            tern_results_add(&kept, &t->rows->rows[i]);
+    struct tern_selection_table table = tern_selection_build(&kept);
+    for (size_t i = 0; i < t->rows->count; i++)
+        if (out[i] && t->rows->rows[i].template_name[0])
+            ask(t, &table, i);
+    tern_selection_free(&table);
+    tern_results_free(&kept);
+}
+
+static void finish(struct trial *t) {
+    t->regret->geomean = t->regret->count ? expm1(t->log_sum / (double)t->regret->count) : NAN;
+    if (!t->regret->count)
+        t->regret->worst = NAN;
+}
+
+/* "all": every row alone; else the rows whose M is in the list, together. */
+static enum tern_status leave_out_m(struct trial *t, const char *list, bool *out, struct tern_error *err) {
+    const size_t count = t->rows->count;
+    struct tern_strs words = {0};
+    size_t marked = 0;
+    enum tern_status status = TERN_OK;
+    if (!strcmp(list, "all")) {
+        for (size_t i = 0; i < count; i++) {
+            memset(out, 0, count);
+            out[i] = true;
+            leave_out(t, out);
+        }
+        return TERN_OK;
+    }
+    tern_strs_split(&words, list, ',');
+    for (size_t w = 0; w < words.count && !status; w++) {
+        int64_t m;
+        if (!tern_str_parse_int(words.items[w], 1, INT32_MAX, &m))
+            status = tern_error_set(err, TERN_USAGE, "--held-out: '%s' is no batch size", words.items[w]);
+        for (size_t i = 0; i < count && !status; i++)
+            if (t->rows->rows[i].m == m && !out[i])
+                out[i] = ++marked;
+    }
+    if (!status && (!marked || marked == count))
+        status = tern_error_set(err, TERN_USAGE, "--held-out %s leaves out %zu of %zu problems: some, not all", list, marked,
+                                count);
+    if (!status)
+        leave_out(t, out);
+    tern_strs_free(&words);
+    return status;
+}
+
+/* Each (format, N, K) in turn, all of its M. */
+static void leave_out_shapes(struct trial *t, bool *out) {
+    const size_t count = t->rows->count;
+    bool *done = tern_alloc_zero(count, sizeof *done);
+    for (size_t i = 0; i < count; i++) {
+        const struct tern_result *a = &t->rows->rows[i];
+        for (size_t j = 0; j < count; j++) {
+            const struct tern_result *b = &t->rows->rows[j];
+            out[j] = !strcmp(a->op, b->op) && !strcmp(a->format, b->format) && a->n == b->n && a->k == b->k;
+        }
+        if (!done[i])
+            leave_out(t, out);
+        for (size_t j = 0; j < count; j++)
+            done[j] = done[j] || out[j];
+    }
+    free(done);
+}
+
+enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,
+                                     tern_selection_fits *fits, void *user, struct tern_export_regret regrets[2],
+                                     struct tern_error *err) {
+    bool *out = tern_alloc_zero(rows->count, sizeof *out);
+    regrets[0] = (struct tern_export_regret){.kind = "m"};
+    regrets[1] = (struct tern_export_regret){.kind = "shape", .left_out = "each (N, K) in turn"};
+    tern_str_copy(regrets[0].left_out, sizeof regrets[0].left_out, !strcmp(list, "all") ? "each M in turn" : list);
+    struct trial m = {times, rows, fits, user, &regrets[0], 0.0}, shape = {times, rows, fits, user, &regrets[1], 0.0};
+    enum tern_status status = leave_out_m(&m, list, out, err);
+    if (!status)
+        leave_out_shapes(&shape, out);
+    finish(&m);
+    finish(&shape);
+    free(out);
+    return status;
+}
