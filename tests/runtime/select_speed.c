@@ -41,9 +41,9 @@ int main(int argc, char **argv) {
     static const struct {
         int64_t m, n, k;
         enum tern_match match;
-    } problems[] = {{1, 4608, 3584, TERN_MATCH_EXACT},       {8192, 3584, 18944, TERN_MATCH_EXACT},
-                    {5, 37888, 3584, TERN_MATCH_BETWEEN},    {3000, 3584, 18944, TERN_MATCH_BETWEEN},
-                    {16, 8192, 8192, TERN_MATCH_NEAR},       {100, 11008, 4096, TERN_MATCH_NEAR},
+    } problems[] = {{1, 4608, 3584, TERN_MATCH_EXACT},    {8192, 3584, 18944, TERN_MATCH_EXACT},
+                    {5, 37888, 3584, TERN_MATCH_BETWEEN}, {3000, 3584, 18944, TERN_MATCH_BETWEEN},
+                    {16, 8192, 8192, TERN_MATCH_NEAR},    {100, 11008, 4096, TERN_MATCH_NEAR},
                     {1, 8, 32, TERN_MATCH_DEFAULT}};
     double bound = argc > 1 ? strtod(argv[1], NULL) : 50.0;
     int64_t sum = 0;
