@@ -50,6 +50,21 @@ else
     echo "# ThreadSanitizer does not work here"
 fi
 
+# ---- PyTorch, on the CPU: the same operator and modules over a library that holds the emulator ----
+python=
+for candidate in "${TERN_PYTHON:-}" python3 .deps/torch/bin/python; do
+    [ -n "$candidate" ] && "$candidate" -c 'import torch' 2>/dev/null && python=$candidate && break
+done
+if [ -n "$python" ]; then
+    emulator=(tests/runtime/emulated.c harness/runtime/*.c harness/device/emu.c harness/emulator/*.c
+        harness/core/{archive,clock,error,file,half,hash,log,random,str}.c harness/formats/{format,layout,parallel,weights}.c)
+    check "the table as a library" gcc -O2 -shared -fPIC -x c -DTERN_DISPATCH_IMPLEMENTATION "$work/x/tern_dispatch.h" -o "$work/e/libtern_dispatch.so"
+    check "the emulator as a library" gcc "${own[@]}" -shared -fPIC "${emulator[@]}" -Wl,--no-undefined -lxxhash -lzstd -ldl -lpthread -lm -o "$work/libtern_emulated.so"
+    PYTHONDONTWRITEBYTECODE=1 TERN_RT_LIBRARY=$work/libtern_emulated.so "$python" examples/torch/check.py "$work/e" cpu 2>"$work/torch.log" || { tail -5 "$work/torch.log" && echo "not ok examples/torch"; }
+else
+    echo "# examples/torch is skipped: no python3 here has torch (name one with TERN_PYTHON)"
+fi
+
 # ---- as a project that has nothing else of Tern ----
 check "make install" make -s install PREFIX="$work/p"
 export PKG_CONFIG_PATH=$work/p/lib/pkgconfig

@@ -5,6 +5,7 @@
 #include "core/half.h"
 #include "device/emu.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,3 +120,20 @@ static void emulated_release(void *context, void *pointer) {
 
 const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close, emulated_load,  emulated_unload,
                                                        emulated_launch, emulated_bias,  emulated_alloc, emulated_release};
+
+enum tern_rt_status tern_rt_open_emulated(const char *folder, int device_ordinal, enum tern_match worst, struct tern_rt **rt,
+                                          struct tern_rt_error *err) {
+    char library[4096], kernels[4096];
+    const struct tern_table *(*tables)(int *count) = NULL;
+    struct tern_rt_options o = {
+        .kernels_path = kernels, .device = device_ordinal, .worst = worst, .driver = &tern_rt_driver_emulated};
+    snprintf(library, sizeof library, "%s/libtern_dispatch.so", folder);
+    snprintf(kernels, sizeof kernels, "%s/tern_kernels.bin", folder);
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (handle)
+        *(void **)&tables = dlsym(handle, "tern_tables");
+    if (!tables)
+        return tern_rt_fail(err, TERN_RT_ARGUMENT, "no table in %s", library);
+    o.tables = tables(&o.table_count);
+    return tern_rt_open(&o, rt, err);
+}

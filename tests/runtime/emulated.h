@@ -12,4 +12,8 @@ extern const char tern_emulated_foreign_stream[];
 void tern_emulated_start(void);
 void *tern_emulated_alloc(size_t bytes);
 
+/* tern_rt_open_folder for the emulated device. */
+TERN_RT_API enum tern_rt_status tern_rt_open_emulated(const char *folder, int device, enum tern_match worst,
+                                                      struct tern_rt **rt, struct tern_rt_error *err);
+
 #endif
