@@ -118,15 +118,16 @@ static enum tern_status export_sources(const struct tern_export_options *o, cons
                                        size_t count, struct tern_error *err) {
     struct texts texts = {0};
     struct tern_export_gpu gpus[EXPORT_MAX_GPUS];
-    struct tern_export_regret regrets[2 * EXPORT_MAX_GPUS];
+    struct tern_export_regret regrets[TERN_EXPORT_REGRETS * EXPORT_MAX_GPUS];
     for (size_t i = 0; i < count; i++) {
         gpus[i] = tern_export_source_gpu(&sources[i]);
-        memcpy(&regrets[2 * i], sources[i].regrets, sizeof sources[i].regrets);
+        memcpy(&regrets[TERN_EXPORT_REGRETS * i], sources[i].regrets, sizeof sources[i].regrets);
     }
     enum tern_status status = read_texts(&texts, err);
     if (!status) {
-        const struct tern_export input = {gpus,         count,           texts.abi, texts.types,
-                                          texts.select, o->max_slowdown, regrets,   o->held_out ? 2 * count : 0};
+        const struct tern_export input = {
+            gpus,         count,           texts.abi, texts.types,
+            texts.select, o->max_slowdown, regrets,   o->held_out ? TERN_EXPORT_REGRETS * count : 0};
         status = produce(o, &input, err);
     }
     free(texts.abi);

@@ -14,26 +14,38 @@ struct trial {
     const struct tern_results *rows;
     tern_selection_fits *fits;
     void *user;
-    struct tern_export_regret *regret;
-    double log_sum;
+    struct tern_export_regret *near, *far; /* judged by the match of the answer: default is far, all else near */
 };
 
-/* One question: rows[index] by a table of `kept`. A kernel of the answer that was never tried there is counted, not judged. */
+/* Where an answer out of a copy of the rows stands among all of them. */
+static size_t place_of(const struct tern_results *rows, const struct tern_result *answer) {
+    size_t i = 0;
+    while (strcmp(rows->rows[i].shapes, answer->shapes) || strcmp(rows->rows[i].layer, answer->layer) ||
+           strcmp(rows->rows[i].op, answer->op) || strcmp(rows->rows[i].format, answer->format) ||
+           rows->rows[i].m != answer->m)
+        i++;
+    return i;
+}
+
+/* One question: rows[index] by a table of `kept`. An answer of which nothing is known there is counted, not judged. */
 static void ask(struct trial *t, const struct tern_selection_table *table, size_t index) {
     const struct tern_result *row = &t->rows->rows[index];
     const struct tern_selection_problem problem = {row->op, row->format, row->m, row->n, row->k};
     enum tern_selection_match match;
+    bool bounded = false;
     const struct tern_result *answer = tern_selection_find(table, &problem, t->fits, t->user, &match);
-    double regret = answer ? tern_times_regret(t->times, index, answer) : NAN;
-    if (!(regret >= 0.0)) {
-        t->regret->unknown++;
+    double regret = answer ? tern_times_regret(t->times, t->rows, index, place_of(t->rows, answer), &bounded) : NAN;
+    struct tern_export_regret *r = answer && match == TERN_SELECTION_DEFAULT ? t->far : t->near;
+    if (!(regret > -1.0)) {
+        r->unknown++;
         return;
     }
-    t->log_sum += log1p(regret);
-    if (!t->regret->count++ || regret > t->regret->worst) {
-        t->regret->worst = regret;
-        tern_str_format(t->regret->worst_problem, sizeof t->regret->worst_problem,
-                        "%s %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64, row->format, row->layer, row->m, row->n, row->k);
+    r->bounded += bounded;
+    r->geomean += log1p(regret); /* a sum until finish() */
+    if (!r->count++ || regret > r->worst) {
+        r->worst = regret;
+        tern_str_format(r->worst_problem, sizeof r->worst_problem, "%s %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64,
+                        row->format, row->layer, row->m, row->n, row->k);
     }
 }
 
@@ -51,10 +63,10 @@ static void leave_out(struct trial *t, const bool *out) {
     tern_results_free(&kept);
 }
 
-static void finish(struct trial *t) {
-    t->regret->geomean = t->regret->count ? expm1(t->log_sum / (double)t->regret->count) : NAN;
-    if (!t->regret->count)
-        t->regret->worst = NAN;
+static void finish(struct tern_export_regret *r) {
+    r->geomean = r->count ? expm1(r->geomean / (double)r->count) : NAN;
+    if (!r->count)
+        r->worst = NAN;
 }
 
 /* "all": every row alone; else the rows whose M is in the list, together. */
@@ -108,18 +120,24 @@ static void leave_out_shapes(struct trial *t, bool *out) {
 }
 
 enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,
-                                     tern_selection_fits *fits, void *user, struct tern_export_regret regrets[2],
-                                     struct tern_error *err) {
+                                     tern_selection_fits *fits, void *user,
+                                     struct tern_export_regret regrets[TERN_EXPORT_REGRETS], struct tern_error *err) {
+    static const char *const kinds[] = {"m", "shape-near", "shape-default"};
     bool *out = tern_alloc_zero(rows->count, sizeof *out);
-    regrets[0] = (struct tern_export_regret){.kind = "m"};
-    regrets[1] = (struct tern_export_regret){.kind = "shape", .left_out = "each (N, K) in turn"};
-    tern_str_copy(regrets[0].left_out, sizeof regrets[0].left_out, !strcmp(list, "all") ? "each M in turn" : list);
-    struct trial m = {times, rows, fits, user, &regrets[0], 0.0}, shape = {times, rows, fits, user, &regrets[1], 0.0};
+    for (size_t i = 0; i < TERN_EXPORT_REGRETS; i++) {
+        regrets[i] = (struct tern_export_regret){.kind = kinds[i]};
+        tern_str_copy(regrets[i].left_out, sizeof regrets[i].left_out,
+                      i                     ? "each (N, K) in turn"
+                      : strcmp(list, "all") ? list
+                                            : "each M in turn");
+    }
+    struct trial m = {times, rows, fits, user, &regrets[0], &regrets[0]};
+    struct trial shape = {times, rows, fits, user, &regrets[1], &regrets[2]};
     enum tern_status status = leave_out_m(&m, list, out, err);
     if (!status)
         leave_out_shapes(&shape, out);
-    finish(&m);
-    finish(&shape);
+    for (size_t i = 0; i < TERN_EXPORT_REGRETS; i++)
+        finish(&regrets[i]);
     free(out);
     return status;
 }

@@ -23,7 +23,7 @@ struct tern_export_source {
     struct tern_export_launch *launches;
     struct tern_export_stand_in *stand_ins;
     char devices[512], device_name[128], driver[64], nvrtc[32];
-    struct tern_export_regret regrets[2];
+    struct tern_export_regret regrets[TERN_EXPORT_REGRETS];
 };
 
 /* Reads the winners of one GPU, checks them and prepares their launches, stand-ins and held-out regrets. */

@@ -97,14 +97,19 @@ double tern_times_ratio(const struct tern_times *times, size_t problem, const st
     return NAN;
 }
 
-double tern_times_regret(const struct tern_times *times, size_t problem, const struct tern_result *kernel) {
+double tern_times_regret(const struct tern_times *times, const struct tern_results *rows, size_t problem, size_t tuned,
+                         bool *bounded) {
+    const struct tern_result *kernel = &rows->rows[tuned], *row = &rows->rows[problem];
     const struct list *list = &times->rows[problem];
     const struct time *own = find(list, kernel, false, NULL);
     double best = INFINITY;
+    *bounded = !own && kernel->n == row->n && kernel->k == row->k && kernel->m > row->m;
+    if (*bounded)
+        own = find(&times->rows[tuned], kernel, false, NULL);
     for (size_t i = 0; i < list->count && own; i++)
         if (!list->items[i].final && !strcmp(list->items[i].policy, own->policy) && list->items[i].us < best)
             best = list->items[i].us;
-    return own ? own->us / best - 1.0 : NAN;
+    return own && best < INFINITY ? own->us / best - 1.0 : NAN;
 }
 
 /* ---- minimal sets ---- */

@@ -16,8 +16,11 @@ void tern_times_free(struct tern_times *times);
  * screens; NAN if no stage has both. */
 double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
                         const struct tern_result *b);
-/* Its time over the fastest candidate's that ran right there, both from screens; NAN if it was not tried. */
-double tern_times_regret(const struct tern_times *times, size_t problem, const struct tern_result *kernel);
+/* Its time over the fastest candidate's that ran right there, less 1, both from screens. A kernel that was never tried there
+ * (its template calls it senseless for so few rows) is judged by its time at `tuned`, a problem of the same (N, K) with more
+ * rows: *bounded, the regret is no larger than that. NAN if that is not known either. */
+double tern_times_regret(const struct tern_times *times, const struct tern_results *rows, size_t problem, size_t tuned,
+                         bool *bounded);
 
 /* The fewest kernels (greedy: most problems first) such that every row has one within max_slowdown of its winner, among the
  * winners of its op, format and layout. Fills stand_ins[rows->count]. */
@@ -25,9 +28,9 @@ void tern_times_cover(const struct tern_times *times, const struct tern_results 
                       struct tern_export_stand_in *stand_ins);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and
- * asks the selection for what was left out. Fills regrets[2]. TERN_USAGE: a bad list, or one that leaves out nothing. */
+ * asks the selection for what was left out. Fills regrets: by M, and by shape where the nearest was near, or far. TERN_USAGE: a bad list, or one that leaves out nothing. */
 enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,
-                                     tern_selection_fits *fits, void *user, struct tern_export_regret regrets[2],
-                                     struct tern_error *err);
+                                     tern_selection_fits *fits, void *user,
+                                     struct tern_export_regret regrets[TERN_EXPORT_REGRETS], struct tern_error *err);
 
 #endif

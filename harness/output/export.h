@@ -37,13 +37,14 @@ struct tern_export_gpu {
     const char *device_name, *driver, *nvrtc; /* where it was measured, what compiled it; "" if unknown. For the manifest */
 };
 
+#define TERN_EXPORT_REGRETS 3
 /* Held-out evaluation of the selection, over the problems of one kind. Regret: time of the kernel that is selected without
  * the problem's row over the best kernel's, less 1. */
 struct tern_export_regret {
-    const char *kind; /* "m": M left out; "shape": all rows of an (N, K) left out */
+    const char *kind; /* "m": M left out; all rows of an (N, K) left out: "shape-near", "shape-default" by the match */
     char left_out[128];
-    size_t count, unknown; /* problems judged; those whose selected kernel was never tried there */
-    double geomean, worst; /* NAN if count is 0 */
+    size_t count, bounded, unknown; /* problems judged; of these by an upper bound; those of which nothing is known */
+    double geomean, worst;          /* NAN if count is 0 */
     char worst_problem[128];
 };
 
