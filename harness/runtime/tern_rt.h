@@ -8,7 +8,7 @@
  *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), binary16 in and out, on the caller's stream
  *
  * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. Activations are binary16;
- * there is no bfloat16, because no template has it. */
+ * there is no bfloat16, because no template has it. A process that runs out of host memory while packing is aborted. */
 #ifndef TERN_RT_H
 #define TERN_RT_H
 

@@ -31,6 +31,14 @@ check "the example refuses a format that the table lacks" exits 1 NO_KERNEL "$wo
 check "threads and bad input are built" gcc "${own[@]}" tests/runtime/test_runtime.c tests/runtime/emulated.c "${libraries[@]}" -o "$work/test_runtime"
 "$work/test_runtime" "$work/e" timed
 
+# ---- what the CUDA side can be held against without a GPU ----
+cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
+[ -z "$cuda" ] || check "constants and structs are those of cuda.h" gcc "${own[@]}" -isystem "$cuda" -c tests/runtime/cuda_abi.c -o "$work/cuda_abi.o"
+if command -v ptxas >/dev/null; then
+    printf '#include "runtime/bias_ptx.h"\n#include <stdio.h>\nint main(void) { return fputs(tern_bias_ptx, stdout) < 0; }\n' >"$work/ptx.c"
+    check "the bias kernel assembles" sh -c "gcc -Iharness '$work/ptx.c' -o '$work/ptx' && '$work/ptx' >'$work/bias.ptx' && for arch in sm_75 sm_80 sm_90a; do ptxas -arch=\$arch '$work/bias.ptx' -o '$work/bias.cubin' || exit 1; done"
+fi
+
 # ---- ThreadSanitizer: the runtime, the header and the test are instrumented; the emulator is not ----
 tsan() {
     local object objects=()

@@ -18,11 +18,11 @@
 #define CALLS   64
 #define NODES   20
 
-#define DRIVER(X)                                                                                                           \
-    X(cuStreamCreate)                                                                                                       \
-    X(cuStreamSynchronize)                                                                                                  \
-    X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuEventCreate) X(cuEventRecord)                   \
-        X(cuStreamEndCapture) X(cuEventSynchronize)
+/* clang-format off */
+#define DRIVER(X)                                                                                                            \
+    X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)             \
+    X(cuEventCreate) X(cuEventRecord) X(cuStreamEndCapture) X(cuEventSynchronize)
+/* clang-format on */
 
 static double now_ns(void) {
     struct timespec t;
