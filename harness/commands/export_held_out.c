@@ -17,25 +17,16 @@ struct trial {
     struct tern_export_regret *near, *far; /* judged by the match of the answer: default is far, all else near */
 };
 
-/* Where an answer out of a copy of the rows stands among all of them. */
-static size_t place_of(const struct tern_results *rows, const struct tern_result *answer) {
-    size_t i = 0;
-    while (strcmp(rows->rows[i].shapes, answer->shapes) || strcmp(rows->rows[i].layer, answer->layer) ||
-           strcmp(rows->rows[i].op, answer->op) || strcmp(rows->rows[i].format, answer->format) ||
-           rows->rows[i].m != answer->m)
-        i++;
-    return i;
-}
-
 /* One question: rows[index] by a table of `kept`. An answer of which nothing is known there is counted, not judged. */
 static void ask(struct trial *t, const struct tern_selection_table *table, size_t index) {
     const struct tern_result *row = &t->rows->rows[index];
     const struct tern_selection_problem problem = {row->op, row->format, row->m, row->n, row->k};
-    enum tern_selection_match match;
     bool bounded = false;
-    const struct tern_result *answer = tern_selection_find(table, &problem, t->fits, t->user, &match);
-    double regret = answer ? tern_times_regret(t->times, t->rows, index, place_of(t->rows, answer), &bounded) : NAN;
-    struct tern_export_regret *r = answer && match == TERN_SELECTION_DEFAULT ? t->far : t->near;
+    const struct tern_selection_answer answer = tern_selection_ask(table, &problem, t->fits, t->user);
+    double regret =
+        answer.row ? tern_times_regret(t->times, t->rows, index, (size_t)(answer.kernel - table->results->rows), &bounded)
+                   : NAN;
+    struct tern_export_regret *r = answer.match == TERN_SELECTION_DEFAULT ? t->far : t->near;
     if (!(regret > -1.0)) {
         r->unknown++;
         return;
@@ -49,18 +40,24 @@ static void ask(struct trial *t, const struct tern_selection_table *table, size_
     }
 }
 
-/* Leaves out the marked rows together and asks for each of them. */
+/* Leaves out the marked rows together and asks for each of them. In the copy they have no kernel; the places stay. */
 static void leave_out(struct trial *t, const bool *out) {
     struct tern_results kept = {0};
-    for (size_t i = 0; i < t->rows->count; i++)
-        if (!out[i])
-            tern_results_add(&kept, &t->rows->rows[i]);
+    for (size_t i = 0; i < t->rows->count; i++) {
+        tern_results_add(&kept, &t->rows->rows[i]);
+        if (out[i])
+            kept.rows[i].template_name[0] = 0;
+    }
     struct tern_selection_table table = tern_selection_build(&kept);
+    const struct tern_result **below = tern_alloc_zero(kept.count, sizeof *below);
+    tern_times_between(t->times, &table, NULL, below);
+    table.below = below;
     for (size_t i = 0; i < t->rows->count; i++)
         if (out[i] && t->rows->rows[i].template_name[0])
             ask(t, &table, i);
     tern_selection_free(&table);
     tern_results_free(&kept);
+    free(below);
 }
 
 static void finish(struct tern_export_regret *r) {

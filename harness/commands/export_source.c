@@ -43,17 +43,21 @@ static void join_devices(struct tern_export_source *s) {
     tern_str_free(&names);
 }
 
-/* Times of the other candidates are read only if something asks for them. */
+/* What the times of the other candidates tell: stand-ins, kernels between tuned M, regrets. */
 static enum tern_status use_times(const struct tern_export_options *o, struct tern_export_source *s,
                                   struct tern_error *err) {
     struct tern_times *times = NULL;
     struct tern_dispatch_limits limits = {s->gpu.sms, s->gpu.smem_block_bytes};
-    if (!o->held_out && !(o->max_slowdown > 1.0))
-        return TERN_OK;
     enum tern_status status = tern_times_load(o->db, s->gpu.name, &s->rows, &times, err);
     if (!status && o->max_slowdown > 1.0) {
         s->stand_ins = tern_alloc_zero(s->rows.count, sizeof *s->stand_ins);
         tern_times_cover(times, &s->rows, o->max_slowdown, s->stand_ins);
+    }
+    if (!status) {
+        struct tern_selection_table table = tern_selection_build(&s->rows);
+        s->below = tern_alloc_zero(s->rows.count, sizeof *s->below);
+        tern_times_between(times, &table, s->stand_ins, s->below);
+        tern_selection_free(&table);
     }
     if (!status && o->held_out)
         status = tern_times_held_out(times, &s->rows, o->held_out, tern_dispatch_fits, &limits, s->regrets, err);
@@ -87,6 +91,7 @@ void tern_export_source_free(struct tern_export_source *source) {
         tern_export_launch_free(&source->launches[i]);
     free(source->launches);
     free(source->stand_ins);
+    free(source->below);
     tern_results_free(&source->rows);
     tern_gpu_free(&source->gpu);
 }
@@ -95,6 +100,7 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
     return (struct tern_export_gpu){.results = &s->rows,
                                     .launches = s->launches,
                                     .stand_ins = s->stand_ins,
+                                    .below = s->below,
                                     .title = s->gpu.title,
                                     .devices = s->devices,
                                     .cc = s->gpu.cc,

@@ -27,6 +27,12 @@ double tern_times_regret(const struct tern_times *times, const struct tern_resul
 void tern_times_cover(const struct tern_times *times, const struct tern_results *rows, double max_slowdown,
                       struct tern_export_stand_in *stand_ins);
 
+/* For each row that has a next smaller M in its group: the kernel with the smallest product of times at both, among those that
+ * serve some row and that ran at both; NULL where there is none, or where the row's own winner, never tried at the smaller M,
+ * takes no longer than that by its time at the larger. Fills below[rows->count]; stand_ins may be NULL. */
+void tern_times_between(const struct tern_times *times, const struct tern_selection_table *table,
+                        const struct tern_export_stand_in *stand_ins, const struct tern_result **below);
+
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and
  * asks the selection for what was left out. Fills regrets: by M, and by shape where the nearest was near, or far. TERN_USAGE: a bad list, or one that leaves out nothing. */
 enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,

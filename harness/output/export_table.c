@@ -115,6 +115,13 @@ static void add_evidence(struct tern_str *out, const struct tern_result *row, do
     tern_str_append(out, " */\n");
 }
 
+/* The kernel for sizes below a row's and above the one before: always one that some entry has, -1 if none was found. */
+static int kernel_below(const struct writer *w, const struct tern_result *row) {
+    const struct tern_result *kernel = w->gpu->below ? w->gpu->below[row - w->gpu->results->rows] : NULL;
+    size_t index = kernel ? find_kernel(w, kernel) : w->kernel_count;
+    return index < w->kernel_count ? (int)index : -1;
+}
+
 /* One entry: the time is that of the kernel that serves it. */
 static void add_entry(const struct writer *w, const struct tern_result *row) {
     double slowdown;
@@ -122,8 +129,9 @@ static void add_entry(const struct writer *w, const struct tern_result *row) {
     struct tern_result served = *row;
     served.us *= slowdown;
     served.predicted_us *= slowdown;
-    tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d},", (long long)row->m, (long long)tern_selection_ns(&served),
-                    find_kernel(w, kernel), tern_selection_use_cublas(&served), tern_selection_use_dequant(&served));
+    tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d, %d},", (long long)row->m, (long long)tern_selection_ns(&served),
+                    find_kernel(w, kernel), tern_selection_use_cublas(&served), tern_selection_use_dequant(&served),
+                    kernel_below(w, row));
     add_evidence(w->out, row, slowdown);
 }
 

@@ -31,6 +31,10 @@ struct tern_selection_group {
 struct tern_selection_table {
     struct tern_selection_group *groups;
     size_t count;
+    const struct tern_results *results;
+    /* One a row of the results, or NULL: the row whose kernel serves m between the next smaller M of the group and this row's.
+     * Owned by the caller, who may set it after building. */
+    const struct tern_result *const *below;
 };
 
 /* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
@@ -56,6 +60,16 @@ struct tern_selection_problem {
 
 /* Whether the row's kernel can be launched for this problem: grid, block and shared memory within the device's limits. */
 typedef bool tern_selection_fits(void *user, const struct tern_result *row, const struct tern_selection_problem *problem);
+
+struct tern_selection_answer {
+    const struct tern_result *row;    /* whose times and baseline it rests on; NULL: none */
+    const struct tern_result *kernel; /* whose kernel is launched: the row itself, but for rows of `below` */
+    enum tern_selection_match match;
+};
+/* The same as tern_selection_find below, with the kernel. */
+struct tern_selection_answer tern_selection_ask(const struct tern_selection_table *table,
+                                                const struct tern_selection_problem *problem, tern_selection_fits *fits,
+                                                void *user);
 
 /* The row to use for a problem, or NULL with match NONE: unknown format, M <= 0, a size out of range, N no multiple of 8 or
  * K of 32, or no kernel of the group takes this M. fits NULL: only the range of M is checked. */

@@ -438,7 +438,7 @@ static void text_is_escaped(void **state) {
     tern_str_copy(row.baseline, sizeof row.baseline, "b*/");
     tern_results_add(&rows, &row);
     struct tern_export_launch launch = {0};
-    const struct tern_export_gpu gpu = {&rows, &launch, NULL, "GPU */ x", "x", 90, 1, 1, "", "", ""};
+    const struct tern_export_gpu gpu = {&rows, &launch, NULL, NULL, "GPU */ x", "x", 90, 1, 1, "", "", ""};
     const struct tern_export input = {&gpu, 1, "", "", "", 1.0, NULL, 0};
     assert_int_equal(tern_export_check(&rows, false, &err), TERN_OK);
     tern_export_header(&input, &text);

@@ -44,9 +44,9 @@ struct tern_kernel_ {
     struct tern_kernel kernel;
     void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to workspace_bytes */
 };
-struct tern_entry_ { /* a tuned m; ns of its winner */
+struct tern_entry_ { /* a tuned m; ns of its winner; below: the kernel for m between the next smaller tuned one and this, or -1 */
     int64_t m, ns;
-    int kernel, use_cublas, use_dequant;
+    int kernel, use_cublas, use_dequant, below;
 };
 struct tern_group_ { /* a tuned (n, k): entries of ascending m */
     int64_t n, k;

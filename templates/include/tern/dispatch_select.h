@@ -11,9 +11,9 @@ static inline int64_t tern_max_(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t tern_ceil_div_(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
 /* The kernel is made for this m, and its launch, then in *c, is within the limits of the device. */
-static inline int tern_takes_(const struct tern_table *t, const struct tern_entry_ *e, int64_t m, int64_t n, int64_t k,
+static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, int64_t n, int64_t k,
                               struct tern_choice *c) {
-    const struct tern_kernel_ *kernel = &t->kernels[e->kernel];
+    const struct tern_kernel_ *kernel = &t->kernels[index];
     if (m < kernel->kernel.min_m || m > kernel->kernel.max_m)
         return 0;
     kernel->launch(c, m, n, k);
@@ -23,34 +23,41 @@ static inline int tern_takes_(const struct tern_table *t, const struct tern_entr
            c->smem_bytes + kernel->kernel.static_smem_bytes <= t->smem_bytes && c->workspace_bytes >= 0;
 }
 
-/* The entry for m inside a group, its launch in *c. The next larger tuned m costs at most its own time, the next smaller one
- * ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger, then the
- * nearest smaller that does. */
+/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. Between two tuned m: the kernel that the
+ * exporter found best by times at both, if it found one. Else the next larger tuned m costs at most its own time, the next
+ * smaller one ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger,
+ * then the nearest smaller that does. */
 static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, const struct tern_group_ *group, int64_t m,
-                                                   int64_t n, int64_t k, struct tern_choice *c, int *exact) {
+                                                   int64_t n, int64_t k, struct tern_choice *c, int *kernel, int *exact) {
     const struct tern_entry_ *entries = t->entries + group->first;
     const int count = group->count;
     int above = 0, i;
     while (above < count && entries[above].m < m)
         above++;
-    *exact = 0;
-    if (above < count && tern_takes_(t, &entries[above], m, n, k, c)) {
+    *exact = above < count && entries[above].m == m;
+    if (above < count && above > 0 && !*exact && entries[above].below >= 0) {
+        *kernel = entries[above].below;
+        if (tern_takes_(t, *kernel, m, n, k, c))
+            return &entries[above];
+    }
+    if (above < count && tern_takes_(t, *kernel = entries[above].kernel, m, n, k, c)) {
         const struct tern_entry_ *high = &entries[above], *low = high - 1;
         struct tern_choice other;
-        *exact = high->m == m;
         if (*exact || above == 0 || low->ns >= high->ns / ((m - 1) / low->m + 1))
             return high;
         other = *c;
-        if (!tern_takes_(t, low, m, n, k, &other))
+        if (!tern_takes_(t, low->kernel, m, n, k, &other))
             return high;
         *c = other;
+        *kernel = low->kernel;
         return low;
     }
+    *exact = 0;
     for (i = above; i < count; i++)
-        if (tern_takes_(t, &entries[i], m, n, k, c))
+        if (tern_takes_(t, *kernel = entries[i].kernel, m, n, k, c))
             return &entries[i];
     for (i = above; i-- > 0;)
-        if (tern_takes_(t, &entries[i], m, n, k, c))
+        if (tern_takes_(t, *kernel = entries[i].kernel, m, n, k, c))
             return &entries[i];
     return NULL;
 }
@@ -91,7 +98,7 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     const struct tern_group_ *group;
     const struct tern_entry_ *entry;
     int64_t over = 1, under = 1;
-    int exact = 0;
+    int kernel = 0, exact = 0;
     struct tern_choice choice, none;
     memset(&none, 0, sizeof none);
     if (m <= 0 || n <= 0 || k <= 0)
@@ -102,10 +109,10 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     family = tern_family_of_(t, op ? op : "linear-a16", format);
     group = family ? tern_nearest_(t, family, n, k, &over, &under) : NULL;
     choice = none;
-    entry = group ? tern_find_(t, group, m, n, k, &choice, &exact) : NULL;
+    entry = group ? tern_find_(t, group, m, n, k, &choice, &kernel, &exact) : NULL;
     if (!entry)
         return none;
-    choice.kernel = &t->kernels[entry->kernel].kernel;
+    choice.kernel = &t->kernels[kernel].kernel;
     choice.use_cublas = entry->use_cublas;
     choice.use_dequant = entry->use_dequant;
     choice.tuned_m = entry->m;
