@@ -32,6 +32,10 @@ static void ask(struct trial *t, const struct tern_selection_table *table, size_
         return;
     }
     r->bounded += bounded;
+    if (!bounded) {
+        r->measured_geomean += log1p(regret);
+        r->measured_worst = fmax(r->measured_worst, regret);
+    }
     r->geomean += log1p(regret); /* a sum until finish() */
     if (!r->count++ || regret > r->worst) {
         r->worst = regret;
@@ -61,9 +65,13 @@ static void leave_out(struct trial *t, const bool *out) {
 }
 
 static void finish(struct tern_export_regret *r) {
+    const size_t measured = r->count - r->bounded;
     r->geomean = r->count ? expm1(r->geomean / (double)r->count) : NAN;
+    r->measured_geomean = measured ? expm1(r->measured_geomean / (double)measured) : NAN;
     if (!r->count)
         r->worst = NAN;
+    if (!measured)
+        r->measured_worst = NAN;
 }
 
 /* "all": every row alone; else the rows whose M is in the list, together. */

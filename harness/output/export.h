@@ -46,6 +46,7 @@ struct tern_export_regret {
     char left_out[128];
     size_t count, bounded, unknown; /* problems judged; of these by an upper bound; those of which nothing is known */
     double geomean, worst;          /* NAN if count is 0 */
+    double measured_geomean, measured_worst; /* of those that are no upper bounds; NAN if there is none */
     char worst_problem[128];
 };
 

@@ -75,10 +75,13 @@ static json_t *held_out(const struct tern_export *input) {
     json_t *list = input->regret_count ? json_array() : json_null();
     for (size_t i = 0; i < input->regret_count; i++) {
         const struct tern_export_regret *r = &input->regrets[i];
-        json_array_append_new(list, json_pack("{s:s,s:s,s:I,s:I,s:I,s:o,s:o,s:s}", "kind", r->kind, "left_out", r->left_out,
-                                              "problems", (json_int_t)r->count, "bounded", (json_int_t)r->bounded, "unknown",
-                                              (json_int_t)r->unknown, "regret_geomean", number(r->geomean), "regret_worst",
-                                              number(r->worst), "worst_problem", r->worst_problem));
+        static const char *const names[] = {"regret_geomean", "regret_worst", "measured_geomean", "measured_worst"};
+        const double values[] = {r->geomean, r->worst, r->measured_geomean, r->measured_worst};
+        json_t *object = json_pack("{s:s,s:s,s:I,s:I,s:I,s:s}", "kind", r->kind, "left_out", r->left_out, "problems",
+                                   (json_int_t)r->count, "bounded", (json_int_t)r->bounded, "unknown",
+                                   (json_int_t)r->unknown, "worst_problem", r->worst_problem);
+        set_all(object, names, values, sizeof values / sizeof values[0]);
+        json_array_append_new(list, object);
     }
     return list;
 }
