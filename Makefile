@@ -79,10 +79,13 @@ portable: build/portable/tune ## one folder, build/portable, that needs glibc, t
 lint: ## formatting, static analysis, include directions, length limits
 	@scripts/lint.sh
 
-install: all ## install to $(PREFIX): bin, share/tern, and the runtime to lib and include
+install: all ## install to $(PREFIX)/bin and $(PREFIX)/share: program, data, manual page, completion; the runtime to lib and include
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tern
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/tune
 	tar cf - $(wildcard $(DATA)) | tar xf - -C $(DESTDIR)$(PREFIX)/share/tern
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	scripts/man.sh $(PROGRAM) >$(DESTDIR)$(PREFIX)/share/man/man1/tune.1
+	install -m 644 scripts/tune.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tune
 	install -d $(DESTDIR)$(PREFIX)/include/tern $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 harness/runtime/tern_rt.h $(DESTDIR)$(PREFIX)/include/tern_rt.h
 	install -m 644 templates/include/tern/abi.h templates/include/tern/dispatch.h $(DESTDIR)$(PREFIX)/include/tern
@@ -111,8 +114,9 @@ $(BUILD)/libtern_rt.a: $(RUNTIME_OBJECTS)
 $(BUILD)/libtern_rt.so: $(RUNTIME_OBJECTS)
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libtern_rt.so $^ -lxxhash -lzstd -ldl -lpthread -lm -o $@
 
-# Loops over packed bytes, whose lengths only -O3 vectorises.
-$(BUILD)/obj/formats/ternary_codes.o: OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
+# Loops over packed bytes and codes, which only -O3 unrolls and vectorises.
+FAST := ternary_codes linear_parts awq gptq compressed_tensors unpack_proof shard_proof
+$(FAST:%=$(BUILD)/obj/formats/%.o): OPTIMISE := $(subst -O2,-O3,$(OPTIMISE))
 
 # Only the device folder may name CUDA.
 $(BUILD)/obj/device/%.o: CPPFLAGS += $(addprefix -isystem ,$(CUDA_INCLUDE))

@@ -13,6 +13,7 @@ struct tern_command {
 
 extern const struct tern_command tern_command_run, tern_command_calibrate, tern_command_verify, tern_command_inspect,
     tern_command_bundle, tern_command_export, tern_command_select, tern_command_report, tern_command_show,
-    tern_command_doctor, tern_command_record, tern_command_worker;
+    tern_command_doctor, tern_command_record, tern_command_worker, tern_command_reconcile, tern_command_convert,
+    tern_command_shapes, tern_command_compare, tern_command_release;
 
 #endif

@@ -74,6 +74,19 @@ static const char *plain_name(const char *name, char *out, size_t size) {
     return out;
 }
 
+void tern_dispatch_leave_out_real(struct tern_results *rows) {
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        kept += !strchr(rows->rows[i].shapes, '@');
+    if (kept == 0 || kept == rows->count)
+        return;
+    kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        if (!strchr(rows->rows[i].shapes, '@'))
+            rows->rows[kept++] = rows->rows[i];
+    rows->count = kept;
+}
+
 enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char *shapes, struct tern_results *rows,
                                     struct tern_error *err) {
     struct tern_store *store = NULL;

@@ -3,6 +3,7 @@
 
 #include "commands/dispatch.h"
 #include "commands/export_parts.h"
+#include "commands/release_parts.h"
 #include "core/file.h"
 #include "core/options.h"
 
@@ -91,6 +92,33 @@ static enum tern_status read_texts(struct texts *texts, struct tern_error *err) 
     return status;
 }
 
+static void free_texts(struct texts *texts) {
+    free(texts->abi);
+    free(texts->types);
+    free(texts->select);
+}
+
+enum tern_status tern_command_export_header(const char *db, const char *dir, const struct tern_results *rows,
+                                            const struct tern_gpu *gpu, struct tern_error *err) {
+    const struct tern_export_options o = {.db = db, .max_slowdown = 1.0};
+    struct tern_export_source source = {.gpu = *gpu, .rows = *rows}; /* both stay the caller's */
+    struct tern_export_file file = {"tern_dispatch.h", {0}};
+    struct texts texts = {0};
+    enum tern_status status = tern_export_source_prepare(&o, &source, err);
+    if (!status)
+        status = read_texts(&texts, err);
+    if (!status) {
+        const struct tern_export_gpu table = tern_export_source_gpu(&source);
+        const struct tern_export input = {&table, 1, texts.abi, texts.types, texts.select, 1.0, NULL, 0};
+        tern_export_header(&input, &file.text);
+        status = tern_export_write(dir, &file, 1, err);
+    }
+    tern_export_source_release(&source);
+    tern_str_free(&file.text);
+    free_texts(&texts);
+    return status;
+}
+
 /* Builds all files in memory, then writes or compares them: what cannot be built whole leaves nothing behind. */
 static enum tern_status produce(const struct tern_export_options *o, const struct tern_export *input,
                                 struct tern_error *err) {
@@ -130,9 +158,7 @@ static enum tern_status export_sources(const struct tern_export_options *o, cons
             texts.select, o->max_slowdown, regrets,   o->held_out ? TERN_EXPORT_REGRETS * count : 0};
         status = produce(o, &input, err);
     }
-    free(texts.abi);
-    free(texts.types);
-    free(texts.select);
+    free_texts(&texts);
     return status;
 }
 

@@ -30,7 +30,12 @@ struct tern_export_source {
 /* Reads the winners of one GPU, checks them and prepares their launches, stand-ins and held-out regrets. */
 enum tern_status tern_export_source_load(const struct tern_export_options *o, const char *gpu,
                                          struct tern_export_source *source, struct tern_error *err);
+/* The second half of it: of a source that has its rows and GPU. */
+enum tern_status tern_export_source_prepare(const struct tern_export_options *o, struct tern_export_source *source,
+                                            struct tern_error *err);
 void tern_export_source_free(struct tern_export_source *source);
+/* The same without rows and GPU, which belong to somebody else. */
+void tern_export_source_release(struct tern_export_source *source);
 struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *source);
 
 /* The archive of the cubins that the tables name, out of the cache. What the cache lacks is counted and told, not an error:

@@ -70,12 +70,18 @@ enum tern_status tern_export_source_load(const struct tern_export_options *o, co
     enum tern_status status = tern_gpu_load(gpu, &source->gpu, err);
     if (!status)
         status = tern_dispatch_rows(o->db, source->gpu.name, o->shapes, &source->rows, err);
+    if (!status && !o->shapes)
+        tern_dispatch_leave_out_real(&source->rows);
     if (!status)
         status = tern_export_check(&source->rows, o->allow_planned, err);
     if (!status)
         status = tern_export_check_fresh(&source->rows, err);
-    if (status)
-        return status;
+    return status ? status : tern_export_source_prepare(o, source, err);
+}
+
+enum tern_status tern_export_source_prepare(const struct tern_export_options *o, struct tern_export_source *source,
+                                            struct tern_error *err) {
+    enum tern_status status = TERN_OK;
     join_devices(source);
     source->launches = tern_alloc_zero(source->rows.count, sizeof *source->launches);
     for (size_t i = 0; i < source->rows.count && !status; i++)
@@ -86,12 +92,16 @@ enum tern_status tern_export_source_load(const struct tern_export_options *o, co
     return status ? status : use_times(o, source, err);
 }
 
-void tern_export_source_free(struct tern_export_source *source) {
+void tern_export_source_release(struct tern_export_source *source) {
     for (size_t i = 0; i < source->rows.count && source->launches; i++)
         tern_export_launch_free(&source->launches[i]);
     free(source->launches);
     free(source->stand_ins);
     free(source->below);
+}
+
+void tern_export_source_free(struct tern_export_source *source) {
+    tern_export_source_release(source);
     tern_results_free(&source->rows);
     tern_gpu_free(&source->gpu);
 }

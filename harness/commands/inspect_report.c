@@ -1,6 +1,8 @@
 /* Text and JSON of `tune inspect`. Computes nothing but shares of counts. */
 #include "commands/inspect_report.h"
 
+#include "formats/model.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -9,18 +11,6 @@
 
 #define COLUMNS 80
 #define BUCKETS 16
-
-/* The name of the layer's format, after docs/formats.md. */
-static void format_name(const struct tern_linear *layer, char *out, size_t size) {
-    char group[32] = "channel";
-    if (layer->groups > 1)
-        tern_str_format(group, sizeof group, "g%" PRId64, layer->group);
-    if (layer->ternary)
-        tern_str_format(out, size, "ternary-%s", layer->one_scale ? "tensor" : group);
-    else
-        tern_str_format(out, size, "gptq%d-%s%s%s", layer->bits, group, layer->sym ? "" : "-asym",
-                        layer->act_order ? "-actorder" : "");
-}
 
 /* Words of `text` in lines of at most 80 columns behind `lead`; a longer word has a line of its own. */
 static void print_wrapped(const char *lead, const char *text) {
@@ -87,7 +77,7 @@ static void print_layer(const struct tern_linear *layer, const struct tern_censu
     enum tern_layer_status status = tern_census_judge(layer, c, &detail);
     print_wrapped("", layer->name);
     if (!layer->error[0]) {
-        format_name(layer, format, sizeof format);
+        tern_linear_format_name(layer, format, sizeof format);
         printf("  %s  N=%" PRId64 " K=%" PRId64 "  %d bits, group %" PRId64 ", %s%s%s\n", format, layer->n, layer->k,
                layer->bits, layer->group, layer->sym ? "symmetric" : "asymmetric", layer->act_order ? ", act-order" : "",
                c->ternary ? ", ternary" : "");
@@ -137,7 +127,7 @@ static json_t *number(float value) {
 static void add_facts(json_t *object, const struct tern_linear *layer, const struct tern_census *c) {
     json_t *codes = json_array();
     char format[64];
-    format_name(layer, format, sizeof format);
+    tern_linear_format_name(layer, format, sizeof format);
     for (int i = 0; i < 1 << layer->bits; i++)
         json_array_append_new(codes, json_integer(c->codes[i]));
     json_object_set_new(object, "format", json_string(format));

@@ -16,9 +16,10 @@
 
 /* Order of `tune help`. Commands without a summary are internal and not listed. */
 static const struct tern_command *const commands[] = {
-    &tern_command_run,    &tern_command_calibrate, &tern_command_verify, &tern_command_inspect,
-    &tern_command_bundle, &tern_command_show,      &tern_command_export, &tern_command_select,
-    &tern_command_report, &tern_command_record,    &tern_command_doctor, &tern_command_worker,
+    &tern_command_run,     &tern_command_calibrate, &tern_command_verify,  &tern_command_inspect, &tern_command_reconcile,
+    &tern_command_convert, &tern_command_shapes,    &tern_command_bundle,  &tern_command_show,    &tern_command_export,
+    &tern_command_select,  &tern_command_report,    &tern_command_compare, &tern_command_release, &tern_command_record,
+    &tern_command_doctor,  &tern_command_worker,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(*commands) };
 

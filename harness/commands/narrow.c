@@ -31,6 +31,14 @@ static enum tern_status select_formats(const char *list, struct tern_shapes *s, 
     return status;
 }
 
+static void hint_layers(const struct tern_shapes *s, struct tern_error *err) {
+    struct tern_str all = {0};
+    for (size_t i = 0; i < s->layer_count; i++)
+        tern_str_printf(&all, "%s%s", i ? ", " : "", s->layers[i].name);
+    tern_error_hint(err, "its layers: %s", tern_str_text(&all));
+    tern_str_free(&all);
+}
+
 static enum tern_status select_layers(const char *list, struct tern_shapes *s, struct tern_error *err) {
     if (!list)
         return TERN_OK;
@@ -47,7 +55,10 @@ static enum tern_status select_layers(const char *list, struct tern_shapes *s, s
         if (!found) {
             status = tern_error_set(err, TERN_USAGE, "%s has no layer '%s'", s->name, wanted.items[w]);
             const char *near = tern_str_suggest(wanted.items[w], &known);
-            tern_error_hint(err, near ? "did you mean '%s'?" : "its layers: see configs/shapes%s", near ? near : "");
+            if (near)
+                tern_error_hint(err, "did you mean '%s'?", near);
+            else
+                hint_layers(s, err);
         }
     }
     for (size_t i = 0; i < s->layer_count && status == TERN_OK; i++)

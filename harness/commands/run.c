@@ -17,6 +17,14 @@
     {                                                                                                                         \
         {"gpu", 'g', TERN_OPTION_TEXT, &(o)->gpu, "NAME", "GPU to tune for: a file or a name in configs/gpus", 0, 0},         \
             {"shapes", 's', TERN_OPTION_TEXT, &(o)->shapes, "NAME", "model: a file or a name in configs/shapes", 0, 0},       \
+            {"weights",                                                                                                       \
+             'w',                                                                                                             \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->weights,                                                                                                   \
+             "MODEL_DIR",                                                                                                     \
+             "tune on the weights of this checkpoint (default: random ones); gives the shapes as well",                       \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"formats", 'f', TERN_OPTION_TEXT, &(o)->formats, "LIST", "weight formats (default: those of the shapes file)",   \
              0,         0},                                                                                                   \
             {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \
@@ -99,7 +107,8 @@ static void help(void) {
     struct run_options o;
     set_defaults(&o);
     const struct tern_option rows[] = OPTION_ROWS(&o);
-    puts("usage: tune [run] --gpu NAME --shapes NAME [options]\n\n"
+    puts("usage: tune [run] --gpu NAME --shapes NAME [options]\n"
+         "       tune [run] --gpu NAME --weights MODEL_DIR [options]\n\n"
          "Finds, verifies and times the fastest kernel of every linear layer at every batch\n"
          "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
          "the cost model; nothing is timed then. The same command goes on after an\n"
@@ -127,7 +136,7 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
     enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
     if (status != TERN_OK)
         return status;
-    if (!o->gpu || !o->shapes) {
+    if (!o->gpu || (!o->shapes && !o->weights)) {
         tern_error_set(err, TERN_USAGE, "run needs --gpu and --shapes");
         tern_error_hint(err, "for example: tune --gpu h200 --shapes qwen7b; `tune help run` lists the options");
         return TERN_USAGE;
@@ -149,7 +158,8 @@ static void banner(const struct run *run) {
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
     tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
     tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
-    tern_log_note("  ./tune --gpu %s --shapes %s", run->options.gpu, run->options.shapes);
+    tern_log_note(run->options.weights ? "  ./tune --gpu %s --weights %s" : "  ./tune --gpu %s --shapes %s",
+                  run->options.gpu, run->options.weights ? run->options.weights : run->options.shapes);
 }
 
 /* 1 when a selected problem ended without a winner. */

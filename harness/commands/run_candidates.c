@@ -136,6 +136,23 @@ static bool serves(const struct tern_template *t, const struct tern_problem_shap
     return tern_template_serves(t, shape->format) && shape->m >= t->m_min && shape->m <= t->m_max;
 }
 
+/* False for what a run that measures known rows again has no use for. */
+static bool wanted(const struct run *run, const struct run_problem *p, const struct tern_candidate *c) {
+    const struct tern_results *only = run->options.only;
+    char params[sizeof only->rows->params];
+    if (!only)
+        return true;
+    tern_candidate_text(c, params, sizeof params);
+    for (size_t i = 0; i < only->count; i++) {
+        const struct tern_result *row = &only->rows[i];
+        if (row->m == run->shapes.m[p->m] && !strcmp(row->template_name, c->tmpl->name) && !strcmp(row->params, params) &&
+            !strcmp(row->layer, run->shapes.layers[p->layer].name) &&
+            !strcmp(row->format, run->shapes.formats[p->format].name))
+            return true;
+    }
+    return false;
+}
+
 /* Adds the candidates of one template to a problem; the grid puts the default candidate first, which then gets the best
  * place. */
 static enum tern_status add_template(struct run *run, struct run_problem *p, const struct tern_template *t,
@@ -149,6 +166,8 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
         p->entries = tern_realloc(p->entries, (p->entry_count + list.count) * sizeof *p->entries);
     for (size_t i = 0; i < list.count && status == TERN_OK; i++) {
         struct tern_geometry geometry;
+        if (!wanted(run, p, &list.items[i]))
+            continue;
         status = tern_candidate_geometry(&list.items[i], &shape, run->gpu.sms, &geometry, err);
         if (status != TERN_OK)
             break;
@@ -165,7 +184,8 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
 }
 
 const char *tern_run_policy(const struct run *run, const struct run_problem *p) {
-    return run->options.replay ? RUN_POLICY_REPLAY : p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY;
+    return run->options.replay ? RUN_POLICY_REPLAY
+                               : tern_run_weights_policy(run, p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY);
 }
 
 const char *tern_run_check_policy(const struct run *run) {
@@ -181,8 +201,7 @@ static enum tern_status fill_problem(struct run *run, struct run_problem *p, con
     enum tern_status status = tern_store_problem(run->store, &row, &p->id, err);
     for (size_t t = 0; t < run->template_count && status == TERN_OK; t++)
         status = add_template(run, p, &run->templates[t], &ids[t], err);
-    p->compute_bound = 2.0 * (double)shape.m * (double)shape.n * (double)shape.k >
-                       run->described_balance * tern_cost_bytes(shape.format, shape.m, shape.n, shape.k);
+    p->compute_bound = tern_cost_compute_bound(run->described_balance, shape.format, shape.m, shape.n, shape.k);
     p->limit_us = tern_cost_limit_us(&run->gpu, shape.format, shape.m, shape.n, shape.k);
     if (p->entry_count > 0)
         qsort(p->entries, p->entry_count, sizeof *p->entries, by_prediction);

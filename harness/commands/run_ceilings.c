@@ -28,7 +28,7 @@ enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err) {
     int64_t device = run->measured ? run->device_id : 0; /* planning: of any device of this name */
     bool found = false;
     run->described_f16_tflops = run->gpu.f16_tflops;
-    run->described_balance = 1e3 * run->gpu.f16_tflops / run->gpu.memory_gbs;
+    run->described_balance = tern_cost_balance(&run->gpu);
     if (run->options.replay) /* the same on every machine, whatever its database holds */
         return TERN_OK;
     enum tern_status status = tern_command_ceilings_apply(run->store, device, &run->gpu, &found, err);

@@ -1,12 +1,15 @@
 /* Missing builds of a run, through the pool of compile workers, into cache and database. */
 #include "commands/run_internal.h"
 
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/str.h"
+#include "output/progress.h"
 #include "worker/pool.h"
 #include "worker/reply.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +20,7 @@ struct batch {
     size_t *builds; /* indices in run->builds that are not built yet */
     size_t count, done;
     char include[512];
+    int64_t start_ns, outcomes[TERN_OUTCOME_COUNT];
     enum tern_status status; /* first error that is no candidate's fault */
     struct tern_error *err;
 };
@@ -76,13 +80,25 @@ static void fill_row(struct run_build *build, enum tern_call call, const json_t 
     row->log = (char *)tern_message_text(reply, "log");
 }
 
+static void tell_progress(struct batch *batch, enum tern_outcome outcome) {
+    char line[TERN_PROGRESS_SIZE];
+    batch->outcomes[outcome]++;
+    const struct tern_progress progress = {.what = "compiled",
+                                           .done = batch->done,
+                                           .total = batch->count,
+                                           .elapsed_s = (double)(tern_clock_now_ns() - batch->start_ns) * 1e-9,
+                                           .outcomes = batch->outcomes,
+                                           .best_us = (double)NAN};
+    tern_progress_line(&progress, line);
+    tern_log_progress("%s", line);
+}
+
 static void done(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
     struct batch *batch = user;
     struct run *run = batch->run;
     struct run_build *build = &run->builds[batch->builds[index]];
     struct tern_error err;
     batch->done++;
-    tern_log_progress("compile %zu/%zu", batch->done, batch->count);
     if (call == TERN_CALL_OK && tern_reply_is_error(reply, &err)) {
         if (batch->status == TERN_OK)
             *batch->err = err;
@@ -90,6 +106,7 @@ static void done(void *user, size_t index, enum tern_call call, const json_t *re
         return;
     }
     fill_row(build, call, reply, why);
+    tell_progress(batch, build->row.outcome);
     enum tern_status status = tern_store_build_put(run->store, &build->row, &err);
     build->row.log = NULL; /* belongs to the reply */
     build->built = status == TERN_OK;
@@ -101,7 +118,7 @@ static void done(void *user, size_t index, enum tern_call call, const json_t *re
 
 enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t count, int64_t stop_ns,
                                   struct tern_error *err) {
-    struct batch batch = {.run = run, .status = TERN_OK, .err = err};
+    struct batch batch = {.run = run, .start_ns = tern_clock_now_ns(), .status = TERN_OK, .err = err};
     size_t answered = 0;
     if (run->options.replay)
         return tern_run_replay_builds(run, builds, count, err);

@@ -19,10 +19,10 @@
 #define ATTEMPTS           2 /* the finalists have run right before: a second worker gets a second chance */
 #define RESAMPLES          1000
 #define SUSTAINED_BASELINE "cublaslt-best16/sustained"
-/* 95 % of ratios of two finalists differ by less between runs: results/v0.2/h200/runs/README.md. */
-#define RUN_TO_RUN_MEMORY  0.005
-#define RUN_TO_RUN_COMPUTE 0.10
-#define IMPLAUSIBLE        0.97 /* below this share of the limit a time is an error to be explained, never a record */
+/* 95 % of ratios of two finalists differ by less between runs, which the rounds of one run cannot know: where memory lies, and what
+ * is left of heat (docs/measuring.md). */
+#define RUN_TO_RUN  0.005
+#define IMPLAUSIBLE 0.97 /* below this share of the limit a time is an error to be explained, never a record */
 
 struct finalist {
     struct run_entry *entry;
@@ -124,7 +124,7 @@ static json_t *final_request(const struct final *f) {
 }
 
 static const char *sustained_policy(const struct run *run) {
-    return run->options.replay ? RUN_POLICY_REPLAY : RUN_POLICY_SUSTAINED;
+    return run->options.replay ? RUN_POLICY_REPLAY : tern_run_weights_policy(run, RUN_POLICY_SUSTAINED);
 }
 
 /* A finalist that was timed under load too: a trial of its own, done when it begins. */
@@ -137,6 +137,7 @@ static void read_loaded(const struct final *f, struct finalist *x, const json_t 
     x->sustained = x->trial;
     tern_str_copy(x->sustained.stage, sizeof x->sustained.stage, "sustained");
     tern_str_copy(x->sustained.policy, sizeof x->sustained.policy, sustained_policy(f->run));
+    x->sustained.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
     x->sustained.us = stats.median;
     x->sustained.us_lo = stats.lo;
     x->sustained.us_hi = stats.hi;
@@ -214,6 +215,8 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
         double *samples = tern_message_samples(baselines, kind, &count);
         tern_stats_compute(samples, count, &stats);
         bool sustained = strcmp(kind, SUSTAINED_BASELINE) == 0;
+        if (sustained)
+            row.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
         tern_str_copy(row.policy, sizeof row.policy, sustained ? sustained_policy(f->run) : tern_run_policy(f->run, f->p));
         tern_str_copy(row.kind, sizeof row.kind, kind);
         tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
@@ -282,17 +285,12 @@ static void compare_baselines(const struct final *f, const struct finalist *x, s
         }
         free(samples);
     }
+    row->default_us = baseline_us(f, "cublaslt-default");
     row->dequant_us = baseline_us(f, "dequant-cublaslt");
     if (x->sustained.run == 0)
         return;
     row->sustained_us = x->sustained.us;
     row->sustained_speedup = baseline_us(f, SUSTAINED_BASELINE) / x->sustained.us;
-}
-
-/* What another run may say of the ratio of two finalists, which the rounds of one run cannot know: where memory lies, and at
- * the power cap the state of the card. */
-static double run_to_run(const struct final *f) {
-    return f->p->compute_bound ? RUN_TO_RUN_COMPUTE : RUN_TO_RUN_MEMORY;
 }
 
 /* One result row a layout: its fastest finalist. */
@@ -315,8 +313,9 @@ static void fill_results(struct final *f) {
         row->us_lo = x->stats.lo;
         row->us_hi = x->stats.hi;
         row->p_best = x->p_best;
-        row->regret = (x->regret > p->search_gap ? x->regret : p->search_gap) + run_to_run(f);
+        row->regret = (x->regret > p->search_gap ? x->regret : p->search_gap) + RUN_TO_RUN;
         row->predicted_us = x->entry->predicted_us;
+        tern_str_copy(row->policy, sizeof row->policy, x->trial.policy);
         row->pct_of_limit = 100 * p->limit_us / row->us;
         compare_baselines(f, x, row);
         p->per_layout_count += at == p->per_layout_count;

@@ -2,6 +2,7 @@
  *
  *   run.c             options, order of the steps, what is printed
  *   run_setup.c       configs, selection, database
+ *   run_weights.c     --weights: shapes, format and identity from a checkpoint
  *   run_devices.c     the devices of --device: opened, and compared by control times
  *   run_ceilings.c    limits from ceilings measured on the first device
  *   run_candidates.c  the candidates of each problem and the builds they need
@@ -43,6 +44,9 @@
 #define RUN_POLICY_SUSTAINED "graph/cold/sustained"
 #define RUN_POLICY_CHECK     "small"  /* small odd shapes, not timed */
 #define RUN_POLICY_REPLAY    "replay" /* all of them, answered from a recording */
+#define RUN_POLICY_EMU       "emu"    /* on the emulator: small odd shapes, and rows of real weights */
+#define RUN_POLICY_PLAN      "planned"
+#define RUN_POLICIES         5 /* that depend on the weights */
 
 /* Deadlines without --timeout. ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. The
  * first trial of a layer packs its weights, which takes seconds for the largest; every other one takes milliseconds. */
@@ -53,6 +57,7 @@
 
 struct run_options {
     char command_line[512]; /* as typed, for the database */
+    const char *weights;    /* checkpoint whose weights are used; NULL: random ones */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     const char *strategy;
     const char *device; /* ordinals, or "all" */
@@ -60,7 +65,8 @@ struct run_options {
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
-    const char *replay, *fault; /* file to answer from, and faults on purpose; NULL: none */
+    const struct tern_results *only; /* just these candidates, each on its own problem; NULL: all */
+    const char *replay, *fault;      /* file to answer from, and faults on purpose; NULL: none */
 };
 
 /* A candidate compiled for a format: serves every shape. */
@@ -98,6 +104,11 @@ struct run_problem {
     struct tern_result result;      /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
     size_t per_layout_count;
+};
+
+/* A layer of the checkpoint that --weights names. */
+struct run_real_layer {
+    char name[32], digest[TERN_HASH_CHARS];
 };
 
 /* One device of the run: its worker and what that holds, and the thread that uses it. */
@@ -143,6 +154,9 @@ struct run {
     size_t gpu_count;
     enum tern_status failed; /* ends the work of every device: the error that failure holds */
     struct tern_error failure;
+    struct run_real_layer real[TERN_MAX_LAYERS]; /* --weights */
+    size_t real_count;
+    char policies[RUN_POLICIES][40]; /* with the identity of real weights behind them; "" for random ones */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id; /* device: the first one, or the description that is planned for */
@@ -153,8 +167,9 @@ struct run {
     struct run_problem *problems; /* format-major, then layer, then M ascending */
     size_t problem_count;
     struct tern_exclusions exclusions;
-    int64_t outcomes[TERN_OUTCOME_COUNT]; /* of this run's trials */
-    int64_t start_ns;
+    int64_t outcomes[TERN_OUTCOME_COUNT];    /* of this run's trials */
+    int64_t start_ns, tune_ns;               /* since when it runs, and tunes problems */
+    size_t resumed;                          /* problems that were done before that */
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
      * launches, rests before cool ones, checks and verifications, and the preparation of layers took. */
@@ -164,6 +179,15 @@ struct run {
 /* run_setup.c */
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err);
 void tern_run_release(struct run *run);
+
+/* run_weights.c */
+/* With --weights: the shapes are those of the checkpoint, narrowed to the layers in one format, or --shapes checked against it; names of
+ * shapes and policies get the identity of the weights, so that no row of theirs is taken for one of random weights. */
+enum tern_status tern_run_weights(struct run *run, struct tern_error *err);
+/* The name of a RUN_POLICY... for rows of this run: with the identity of the weights behind it, if they are real ones. */
+const char *tern_run_weights_policy(const struct run *run, const char *policy);
+/* Adds to a request for a worker where the weights of p's layer are; nothing without --weights. */
+void tern_run_weights_request(const struct run *run, const struct run_problem *p, json_t *request);
 
 /* run_devices.c */
 /* Opens the devices of --device. What is not the named GPU, or differs from the first in model or driver, is left out and

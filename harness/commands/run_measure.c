@@ -1,6 +1,7 @@
 /* A run on a GPU: what earlier runs answered, the builds that the search may ask for, then screening and finals of each problem. */
 #include "commands/run_internal.h"
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/str.h"
 #include "worker/interrupt.h"
@@ -73,18 +74,19 @@ static enum tern_status tune_problem(struct run *run, struct run_problem *p, dou
 }
 
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
-    size_t resumed = 0, left = 0;
-    enum tern_status status = tern_run_resume(run, &resumed, err);
+    size_t left = 0;
+    enum tern_status status = tern_run_resume(run, &run->resumed, err);
     for (size_t i = 0; i < run->problem_count; i++) {
         templates_in_turn(run, &run->problems[i]);
         defaults_first(run, &run->problems[i]);
         left += !run->problems[i].done;
     }
-    if (resumed > 0)
-        tern_log_note("%zu of %zu problems are done already", resumed, run->problem_count);
+    if (run->resumed > 0)
+        tern_log_note("%zu of %zu problems are done already", run->resumed, run->problem_count);
     if (status == TERN_OK)
         status = compile_needed(run, err);
     run->busy_s = run->rest_s = run->verify_s = run->prepare_s = 0; /* of calibrating */
+    run->tune_ns = tern_clock_now_ns();
     double budget_s = run->options.replay ? (double)INFINITY : DEFAULT_BUDGET_S;
     if (run->options.budget_s > 0)
         budget_s = run->options.budget_s;

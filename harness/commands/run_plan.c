@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/str.h"
+#include "output/progress.h"
 #include "space/one_copy.h"
 #include "worker/interrupt.h"
 #include "worker/pool.h"
@@ -16,7 +17,6 @@
 
 #define DEFAULT_BUDGET_S 180.0
 #define COMPILE_SHARE    0.55 /* of the budget; the emulator gets the rest */
-#define EMULATE_POLICY   "emu"
 
 /* Builds in the order in which planning wants them: the best of every problem, then every second best, and so on. */
 static size_t ranked_builds(const struct run *run, size_t *list) {
@@ -75,6 +75,7 @@ struct emulation {
     struct run *run;
     size_t *builds, *problems; /* build and a problem that wants it */
     size_t count, done;
+    int64_t start_ns, outcomes[TERN_OUTCOME_COUNT];
     enum tern_status status;
     struct tern_error *err;
 };
@@ -88,12 +89,26 @@ static json_t *emulate_request(void *user, size_t index) {
         tern_str_printf(&source, "\n#error \"%s\"\n", err.text); /* becomes this build's compiler log */
     struct tern_problem_shape shape = tern_run_shape(em->run, &em->run->problems[em->problems[index]]);
     json_t *message =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s}", "do", "emulate", "gpu", em->run->options.gpu,
-                  "template", b->row.template_name, "params", b->row.params, "format", b->row.format, "key", b->row.key,
-                  "source", tern_str_text(&source), "m", (json_int_t)shape.m, "k", (json_int_t)shape.k, "seed",
-                  (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "do", "emulate", "gpu",
+                  em->run->options.gpu, "template", b->row.template_name, "params", b->row.params, "format", b->row.format,
+                  "key", b->row.key, "source", tern_str_text(&source), "m", (json_int_t)shape.m, "k", (json_int_t)shape.k,
+                  "n", (json_int_t)shape.n, "seed", (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
+    tern_run_weights_request(em->run, &em->run->problems[em->problems[index]], message);
     tern_str_free(&source);
     return message;
+}
+
+static void tell_progress(struct emulation *em, enum tern_outcome outcome) {
+    char line[TERN_PROGRESS_SIZE];
+    em->outcomes[outcome]++;
+    const struct tern_progress progress = {.what = "on the emulator",
+                                           .done = em->done,
+                                           .total = em->count,
+                                           .elapsed_s = (double)(tern_clock_now_ns() - em->start_ns) * 1e-9,
+                                           .outcomes = em->outcomes,
+                                           .best_us = (double)NAN};
+    tern_progress_line(&progress, line);
+    tern_log_progress("%s", line);
 }
 
 static void emulate_done(void *user, size_t index, enum tern_call call, const json_t *reply, const char *why) {
@@ -102,7 +117,6 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
     struct run_build *b = &run->builds[em->builds[index]];
     struct tern_error err;
     em->done++;
-    tern_log_progress("emulator %zu/%zu", em->done, em->count);
     if (call == TERN_CALL_OK && tern_reply_is_error(reply, &err)) {
         if (em->status == TERN_OK)
             *em->err = err;
@@ -113,12 +127,12 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
                                      .device = run->device_id,
                                      .problem = run->problems[em->problems[index]].id,
                                      .build = b->row.id,
-                                     .policy = EMULATE_POLICY,
                                      .stage = "verify",
                                      .predicted_us = (double)NAN,
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_EMU));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, &err);
     trial.outcome = call == TERN_CALL_OK        ? tern_reply_outcome_of(reply)
                     : call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT
@@ -131,6 +145,7 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
         tern_log_warn("see docs/adding-a-kernel.md for how to debug on the emulator", "%s %s %s is %s on the emulator: %s",
                       b->row.template_name, b->row.params, b->row.format, tern_outcome_name(trial.outcome), trial.detail);
     run->outcomes[trial.outcome]++;
+    tell_progress(em, trial.outcome);
     if (status == TERN_OK)
         status = tern_store_trial_finish(run->store, &trial, NULL, 0, &err);
     if (status != TERN_OK && em->status == TERN_OK) {
@@ -149,8 +164,9 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
         struct run_build *b = &run->builds[e->build];
         struct tern_store_trial earlier;
         bool found = false, queued = false;
-        enum tern_status status = tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
-                                                        EMULATE_POLICY, "verify", &earlier, &found, err);
+        enum tern_status status =
+            tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
+                                  tern_run_weights_policy(run, RUN_POLICY_EMU), "verify", &earlier, &found, err);
         if (status != TERN_OK)
             return status;
         if (found) {
@@ -170,7 +186,7 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
 
 /* Checks the ranked best on the emulator; one that fails gives its place to the next, which is checked in turn. */
 static enum tern_status emulate_best(struct run *run, int64_t stop_ns, struct tern_error *err) {
-    struct emulation em = {.run = run, .status = TERN_OK, .err = err};
+    struct emulation em = {.run = run, .start_ns = tern_clock_now_ns(), .status = TERN_OK, .err = err};
     em.builds = tern_alloc((run->problem_count + 1) * sizeof *em.builds);
     em.problems = tern_alloc((run->problem_count + 1) * sizeof *em.problems);
     enum tern_status status = TERN_OK;
@@ -224,12 +240,12 @@ static enum tern_status plan_problem(struct run *run, struct run_problem *p, str
                                      .device = run->device_id,
                                      .problem = p->id,
                                      .build = run->builds[e->build].row.id,
-                                     .policy = "planned",
                                      .stage = "plan",
                                      .predicted_us = e->predicted_us,
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_PLAN));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, err);
     trial.outcome = TERN_OUTCOME_PLANNED;
     run->outcomes[TERN_OUTCOME_PLANNED]++;

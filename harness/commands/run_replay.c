@@ -12,6 +12,8 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
     struct tern_faults faults;
     if (!o->replay)
         return o->fault ? tern_error_set(err, TERN_USAGE, "--fault needs --replay FILE") : TERN_OK;
+    if (o->weights)
+        return tern_error_set(err, TERN_USAGE, "--replay and --weights exclude each other: a recording has no weights");
     if (o->require_gpu)
         return tern_error_set(err, TERN_USAGE, "--replay and --require-gpu exclude each other");
     return tern_faults_parse(o->fault, &faults, err);

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/str.h"
 #include "measure/stats.h"
+#include "output/progress.h"
 #include "worker/interrupt.h"
 #include "worker/reply.h"
 
@@ -277,11 +278,22 @@ static enum tern_status finish(struct screening *s, struct attempt *a, struct te
 
 /* ---- one after the other ---- */
 
-static void tell_progress(const struct screening *s) {
-    const struct tern_shapes *shapes = &s->run->shapes;
-    tern_log_progress("%s %s M=%lld: %zu tried, best %.2f us", shapes->formats[s->p->format].name,
-                      shapes->layers[s->p->layer].name, (long long)shapes->m[s->p->m], s->tried,
-                      tern_search_best(s->search));
+static void tell_progress(const struct screening *s, const struct attempt *last) {
+    const struct run *run = s->run;
+    char what[96], line[TERN_PROGRESS_SIZE];
+    tern_str_format(what, sizeof what, "%s %s M=%lld", run->shapes.formats[s->p->format].name,
+                    run->shapes.layers[s->p->layer].name, (long long)run->shapes.m[s->p->m]);
+    struct tern_progress progress = {.what = what,
+                                     .total = run->problem_count,
+                                     .before = run->resumed,
+                                     .elapsed_s = (double)(tern_clock_now_ns() - run->tune_ns) * 1e-9,
+                                     .outcomes = run->outcomes,
+                                     .best_us = tern_search_best(s->search),
+                                     .sm_mhz = last->trial.sm_mhz};
+    for (size_t i = 0; i < run->problem_count; i++)
+        progress.done += run->problems[i].done;
+    tern_progress_line(&progress, line);
+    tern_log_progress("%s", line);
 }
 
 /* A begun attempt that will not be sent; an error before it stays the first. */
@@ -309,7 +321,7 @@ static enum tern_status run_attempt(struct screening *s, struct attempt *now, co
         status = receive(s, now, err);
     if (status == TERN_OK)
         status = finish(s, now, err);
-    tell_progress(s);
+    tell_progress(s, now);
     if (!*have_next || (status == TERN_OK && !tern_interrupted()))
         return status;
     *have_next = false;

@@ -124,8 +124,10 @@ static void init(struct run *run) {
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
     init(run);
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
-    if (status == TERN_OK)
+    if (status == TERN_OK && run->options.shapes)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
+    if (status == TERN_OK && run->options.weights)
+        status = tern_run_weights(run, err);
     const struct tern_narrow_lists lists = {run->options.formats, run->options.layers, run->options.m};
     if (status == TERN_OK)
         status = tern_narrow_shapes(&lists, &run->shapes, err);

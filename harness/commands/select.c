@@ -156,6 +156,8 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     status = tern_gpu_load(o.gpu, &gpu, err);
     if (!status)
         status = tern_dispatch_rows(o.db, gpu.name, o.shapes, &rows, err);
+    if (!status && !o.shapes)
+        tern_dispatch_leave_out_real(&rows);
     if (status)
         goto out;
     status = tern_times_load(o.db, gpu.name, &rows, &times, err);

@@ -7,7 +7,16 @@
 
 #include <string.h>
 
+/* A search is on random weights, or on those of one checkpoint (run_weights.c): what follows @ must be the same. */
+static bool same_weights(const char *policy, const char *shapes) {
+    const char *of_trial = strchr(policy, '@'), *of_row = strchr(shapes, '@');
+    return of_trial && of_row ? strcmp(of_trial, of_row) == 0 : !of_trial && !of_row;
+}
+
 static int add_trial(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
+    const struct tern_curve *curve = user;
+    if (!same_weights(t->policy, curve->problem.shapes))
+        return 0;
     if (strcmp(t->stage, "sustained") == 0)
         return 0; /* no part of the search; its seconds are those of the final */
     struct tern_curve_trial trial = {.build = t->build,

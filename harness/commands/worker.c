@@ -3,6 +3,7 @@
 
 #include "worker/compile.h"
 #include "worker/gpu.h"
+#include "worker/load.h"
 #include "worker/process.h"
 #include "worker/replay.h"
 #include "worker/verify.h"
@@ -23,6 +24,7 @@ static enum tern_status worker(int argc, char **argv, struct tern_error *err) {
         int (*serve)(void);
     } kinds[] = {{"compile", tern_compile_worker},
                  {"gpu", tern_gpu_worker},
+                 {"load", tern_load_worker},
                  {"replay", tern_replay_worker},
                  {"verify", tern_verify_worker}};
     if (argc != 2 || fcntl(TERN_WORKER_FD, F_GETFD) < 0)

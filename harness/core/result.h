@@ -11,9 +11,11 @@
 
 /* Times are microseconds of one launch: median and the ends of its 95 % interval. A planned row has none: NAN. */
 struct tern_result {
-    char gpu[32];  /* configs/gpus name, e.g. "h200" */
-    char arch[16]; /* "sm_90a" */
-    bool planned;  /* compiled and ranked only; every time below is NAN except predicted_us */
+    char gpu[32];                /* configs/gpus name, e.g. "h200" */
+    char arch[16];               /* "sm_90a" */
+    char device[64], driver[32]; /* as the driver names the card and itself; "" where not known, as in a planned row */
+    char policy[64];             /* how it was timed: "graph/cold", ... (docs/measuring.md, Regimes); "" where not known */
+    bool planned;                /* compiled and ranked only; every time below is NAN except predicted_us */
     char format[40], op[16], shapes[32], layer[32];
     int64_t m, n, k;
     int64_t layer_count; /* how often the layer occurs in the model */
@@ -24,6 +26,7 @@ struct tern_result {
     double regret;     /* share of its time that a better candidate may save: bound over finalists and over the untried */
     char baseline[40]; /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
     double baseline_us;
+    double default_us;                      /* cublaslt-default, which may be the baseline itself; NAN if not known */
     double dequant_us;                      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
     double speedup, speedup_lo, speedup_hi; /* baseline / winner */
     double sustained_us, sustained_speedup; /* under the kernel's own load, cuBLASLt under its own; NAN if memory-bound */

@@ -58,7 +58,7 @@ static const char *const emu_flags[] = {"-std=c++17",
 struct emu_arguments {
     char *list[EMU_MAX_ARGUMENTS + 1];
     size_t count;
-    char include[3][1100], compiler[1024];
+    char include[4][1100], compiler[1024];
 };
 
 static void add(struct emu_arguments *a, const char *argument) {
@@ -67,7 +67,7 @@ static void add(struct emu_arguments *a, const char *argument) {
 
 static enum tern_status build_arguments(struct emu_arguments *a, const char *input, const char *output, int sanitize,
                                         struct tern_error *err) {
-    static const char *const folders[] = {"harness/emulator/include", "harness", "templates/include"};
+    static const char *const folders[] = {"harness/emulator/include", "harness", "templates/include", "kernels"};
     enum tern_status status = tern_emu_compiler(a->compiler, sizeof a->compiler, err);
     if (status != TERN_OK) {
         return status;

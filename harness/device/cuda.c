@@ -2,6 +2,7 @@
  * Used by GPU worker processes only. Timing is in cuda_graph.c, GEMM in cuda_gemm.c, NVML in cuda_clocks.c. */
 #include "device/cuda_context.h"
 
+#include "core/clock.h"
 #include "core/str.h"
 #include "device/cubin.h"
 
@@ -188,7 +189,9 @@ static void cuda_release(void *context, void *pointer) {
 
 static enum tern_status cuda_synchronize(void *context, struct tern_error *err) {
     struct tern_cuda *cuda = context;
-    return tern_cuda_check(cuda, cuda->api.stream_synchronize(cuda->stream), "waiting for the GPU", err);
+    CUresult result = cuda->api.stream_synchronize(cuda->stream);
+    cuda->idle_since_ns = tern_clock_now_ns();
+    return tern_cuda_check(cuda, result, "waiting for the GPU", err);
 }
 
 /* Copies go through the work stream, so that they keep their order with launches, and wait: host memory is free afterwards.
@@ -216,6 +219,7 @@ static enum tern_status cuda_copy(void *context, void *to, const void *from, siz
     struct tern_cuda *cuda = context;
     if (bytes == 0)
         return TERN_OK;
+    cuda->idle_since_ns = 0;
     CUresult result =
         cuda->api.copy_on_device((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, bytes, cuda->stream);
     return tern_cuda_check(cuda, result, "copying on the GPU", err);
@@ -227,6 +231,7 @@ static enum tern_status cuda_fill(void *context, void *to, uint32_t word, size_t
         return tern_error_set(err, TERN_INTERNAL, "a fill of %zu bytes is not a multiple of 4", bytes);
     if (bytes == 0)
         return TERN_OK;
+    cuda->idle_since_ns = 0;
     return tern_cuda_check(cuda, cuda->api.set_words((CUdeviceptr)(uintptr_t)to, word, bytes / 4, cuda->stream),
                            "filling GPU memory", err);
 }
@@ -335,6 +340,7 @@ enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_
         .numAttrs = launch->cluster > 1 ? 1 : 0,
     };
     void *parameters[] = {arguments};
+    cuda->idle_since_ns = 0;
     return tern_cuda_check(cuda, cuda->api.launch(&config, launch->function, parameters, NULL), "launching a kernel", err);
 }
 

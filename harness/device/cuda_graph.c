@@ -52,10 +52,12 @@ enum tern_status tern_cuda_capture(struct tern_cuda *cuda, tern_capture_body bod
     if (count == 0)
         return tern_error_set(err, TERN_INTERNAL, "a graph of no launches cannot be timed");
     struct tern_graph *made = tern_alloc_zero(1, sizeof *made);
+    int64_t idle_since_ns = cuda->idle_since_ns; /* captured launches do not run */
     made->count = count;
     enum tern_status status = capture_once(cuda, body, user, count, &made->exec, err);
     if (status == TERN_OK)
         status = tern_cuda_check(cuda, cuda->api.stream_synchronize(cuda->stream), "uploading a graph", err);
+    cuda->idle_since_ns = idle_since_ns;
     if (status != TERN_OK) {
         tern_graph_free(cuda, made);
         return status;
@@ -115,6 +117,7 @@ enum tern_status tern_graph_times(void *context, struct tern_graph *const *graph
     if (count == 0 || count > TERN_MAX_REPLAYS)
         return tern_error_set(err, TERN_INTERNAL, "%zu replays at once; 1 to %d can be timed", count, TERN_MAX_REPLAYS);
     enum tern_status status = tern_cuda_check(cuda, replay_all(cuda, graphs, count), "timing a graph", err);
+    cuda->idle_since_ns = tern_clock_now_ns();
     for (size_t i = 0; i <= count && status == TERN_OK; i++) {
         const struct tern_graph *graph = graphs[i == 0 ? 0 : i - 1];
         status = elapsed(cuda, i, graph->count, &seconds, err);
@@ -124,13 +127,15 @@ enum tern_status tern_graph_times(void *context, struct tern_graph *const *graph
     return status;
 }
 
-/* The host sleeps: it has submitted nothing, so the device rests. */
+/* The host sleeps for what is left of the rest since the device became idle: it has submitted nothing. */
 static void rest(struct tern_cuda *cuda) {
     double seconds = cuda->heated_s > 0 ? fmin(fmax(REST_FACTOR * cuda->heated_s, REST_MIN_S), REST_MAX_S) : REST_MAX_S;
-    const struct timespec pause = {0, (long)(seconds * 1e9)};
-    int64_t start_ns = tern_clock_now_ns();
-    (void)nanosleep(&pause, NULL);
-    cuda->rest_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    int64_t now_ns = tern_clock_now_ns(), from_ns = cuda->idle_since_ns > 0 ? cuda->idle_since_ns : now_ns;
+    int64_t end_ns = from_ns + (int64_t)(seconds * 1e9);
+    const struct timespec pause = {0, (long)(end_ns - now_ns)};
+    if (end_ns > now_ns)
+        (void)nanosleep(&pause, NULL);
+    cuda->rest_s += end_ns > now_ns ? (double)(tern_clock_now_ns() - from_ns) * 1e-9 : seconds;
 }
 
 static CUresult replay_cool(struct tern_cuda *cuda, const struct tern_graph *flush, const struct tern_graph *graph) {
@@ -153,6 +158,7 @@ enum tern_status tern_graph_times_cool(void *context, struct tern_graph *flush, 
         double flush_s = 0;
         rest(cuda);
         status = tern_cuda_check(cuda, replay_cool(cuda, flush, graphs[i]), "timing a graph", err);
+        cuda->idle_since_ns = tern_clock_now_ns();
         if (status == TERN_OK)
             status = elapsed(cuda, 0, flush->count, &flush_s, err);
         if (status == TERN_OK)
@@ -187,6 +193,8 @@ enum tern_status tern_graph_times_loaded(void *context, struct tern_graph *graph
     if (result == CUDA_SUCCESS)
         result = cuda->api.event_synchronize(cuda->events[count + 1]);
     status = tern_cuda_check(cuda, result, "timing a graph under load", err);
+    cuda->idle_since_ns = tern_clock_now_ns();
+    cuda->heated_s = 0; /* longer than any rest: the longest is taken */
     for (size_t i = 0; i <= count && status == TERN_OK; i++) {
         status = elapsed(cuda, i, graph->count, &seconds, err);
         if (i > 0)

@@ -97,10 +97,65 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     return true;
 }
 
+/* Swaps rows and columns of 8 x 8 bytes: blocks of 4, 2 and 1 across the diagonal. */
+static inline void transpose8(uint64_t m[8]) {
+    static const uint64_t masks[3] = {0x00000000FFFFFFFF, 0x0000FFFF0000FFFF, 0x00FF00FF00FF00FF};
+    for (int step = 0, apart = 4; step < 3; step++, apart /= 2)
+        for (int i = 0; i < 8; i++)
+            if (!(i & apart)) {
+                const uint64_t swap = (m[i] >> 8 * apart ^ m[i + apart]) & masks[step];
+                m[i + apart] ^= swap;
+                m[i] ^= swap << 8 * apart;
+            }
+}
+
+/* Words of a tile: so many k as a cache line holds codes of a row, by so many word columns. It is put together where no two of its
+ * lines share a place in the cache, as words that lie a power of two apart do. */
+enum { TILE_K = 64, TILE_WORDS = 32 };
+
+/* Eight k of one word column of a tile: 8 x 8 codes, of which columns [from, to) are wanted, to rows of `k` codes. */
+static inline void decode_square(const uint32_t tile[TILE_K][TILE_WORDS], int word, int from, int to, uint8_t *codes,
+                                 int64_t k) {
+    uint64_t square[8];
+    for (int i = 0; i < 8; i++)
+        square[i] = tern_spread8(tile[i][word], BITS);
+    transpose8(square);
+    for (int column = from; column < to; column++)
+        tern_store8(codes + (column - from) * k, square[nibble_of_column[column]]);
+}
+
+/* Rows [n, end) of the block, all in the tile's words, for `count` k (a multiple of 8) from `at`. */
+static void decode_tile(const struct tern_linear *layer, int64_t n, int64_t end, int64_t at, int count,
+                        struct tern_linear_rows *rows) {
+    const struct tern_tensor *qweight = layer->parts[QWEIGHT];
+    const int64_t first = n / IN_WORD, words = (end - 1) / IN_WORD + 1 - first;
+    uint32_t tile[TILE_K][TILE_WORDS];
+    for (int i = 0; i < count; i++)
+        memcpy(tile[i], tern_tensor_data(qweight) + 4 * ((at + i) * qweight->shape[1] + first), (size_t)words * 4);
+    for (int w = 0; w < words; w++) {
+        const int64_t column = (first + w) * IN_WORD;
+        const int from = n > column ? (int)(n - column) : 0, to = end - column < IN_WORD ? (int)(end - column) : IN_WORD;
+        uint8_t *codes = rows->codes + (column + from - rows->first) * layer->k + at;
+        for (int i = 0; i < count; i += 8)
+            decode_square((const uint32_t(*)[TILE_WORDS])tile + i, w, from, to, codes + i, layer->k);
+    }
+}
+
+/* Words of one k lie together, codes of one row do. */
+static void decode_codes(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+    const int64_t k = layer->k, whole = k / 8 * 8, end = rows->first + rows->count;
+    for (int64_t at = 0; at < whole; at += TILE_K)
+        for (int64_t n = rows->first, next; n < end; n = next) {
+            next = (n / IN_WORD + TILE_WORDS) * IN_WORD < end ? (n / IN_WORD + TILE_WORDS) * IN_WORD : end;
+            decode_tile(layer, n, next, at, whole - at < TILE_K ? (int)(whole - at) : TILE_K, rows);
+        }
+    for (int64_t i = 0; i < rows->count; i++)
+        for (int64_t at = whole; at < k; at++)
+            rows->codes[i * k + at] = lane(layer->parts[QWEIGHT], at, rows->first + i);
+}
+
 static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
-    for (int64_t k = 0; k < layer->k; k++)
-        for (int64_t i = 0; i < rows->count; i++)
-            rows->codes[i * layer->k + k] = lane(layer->parts[QWEIGHT], k, rows->first + i);
+    decode_codes(layer, rows);
     for (int64_t g = 0; g < layer->groups; g++)
         for (int64_t i = 0; i < rows->count; i++) {
             const int64_t n = rows->first + i;
@@ -109,4 +164,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
         }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_awq = {"awq", find, decode};
+const struct tern_checkpoint_format tern_checkpoint_awq = {"awq", find, decode, true};

@@ -106,7 +106,7 @@ static void decode_strided(const struct tern_linear *layer, struct tern_linear_r
     }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_bitnet = {"bitnet", find_strided, decode_strided};
+const struct tern_checkpoint_format tern_checkpoint_bitnet = {"bitnet", find_strided, decode_strided, false};
 
 // ---- microsoft/BitNet gpu -------------------------------------------------------------------------------------------------
 
@@ -118,10 +118,17 @@ static int fused_parts(const struct tern_linear *layer) {
     return strcmp(last, "wqkv") == 0 ? 3 : strcmp(last, "w13") == 0 ? 2 : 1;
 }
 
-/* Part that a row belongs to: rows are cut by the sizes of the parts, never into equal shares of N. */
-static int part_of(const struct tern_linear *layer, int parts, int64_t row) {
-    const int64_t first = parts == 3 ? layer->k : parts == 2 ? layer->n / 2 : layer->n;
-    return row < first ? 0 : row < first + (layer->n - first) / (parts - 1) ? 1 : 2;
+/* Rows are cut by the sizes of the parts, never into equal shares of N. */
+static void set_parts(struct tern_linear *layer, int parts) {
+    const int64_t first = parts == 3 ? layer->k : parts == 2 ? layer->n / 2 : layer->n, rest = layer->n - first;
+    layer->fused_rows[0] = first;
+    layer->fused_rows[1] = parts == 3 ? rest / 2 : rest;
+    layer->fused_rows[2] = parts == 3 ? rest / 2 : 0;
+}
+
+/* Part that a row belongs to. */
+static int part_of(const struct tern_linear *layer, int64_t row) {
+    return row < layer->fused_rows[0] ? 0 : row < layer->fused_rows[0] + layer->fused_rows[1] ? 1 : 2;
 }
 
 static enum tern_status check_gpu_scales(const struct tern_linear *layer, int parts, struct tern_error *err) {
@@ -148,6 +155,7 @@ static enum tern_status check_gpu(struct tern_linear *layer, struct tern_error *
     tern_str_format(layer->why, sizeof layer->why,
                     "weight of I8, weight_scale of 4; %d part%s by name; fields 1 2 3 are -1 0 +1", parts,
                     parts > 1 ? "s" : "");
+    set_parts(layer, parts);
     if (layer->k > INT32_MAX)
         return tern_tensor_error(weight, err, "K = %" PRId64 ", at most 2^31 - 1", layer->k);
     if (layer->n % 16 != 0 || layer->k % 32 != 0)
@@ -170,12 +178,11 @@ static bool find_gpu(const struct tern_checkpoint *checkpoint, const struct tern
 
 static void decode_gpu(const struct tern_linear *layer, struct tern_linear_rows *rows) {
     const uint8_t *packed = tern_tensor_data(layer->parts[WEIGHT]);
-    const int parts = fused_parts(layer);
     for (int64_t i = 0; i < rows->count; i++) {
         tern_codes_bitnet_gpu(packed, layer->k, rows->first + i, rows->codes + i * layer->k);
-        rows->scales[i] = tern_tensor_scale(layer->parts[SCALE], part_of(layer, parts, rows->first + i));
+        rows->scales[i] = tern_tensor_scale(layer->parts[SCALE], part_of(layer, rows->first + i));
         rows->zeros[i] = (uint8_t)layer->zero;
     }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_bitnet_gpu = {"bitnet gpu", find_gpu, decode_gpu};
+const struct tern_checkpoint_format tern_checkpoint_bitnet_gpu = {"bitnet gpu", find_gpu, decode_gpu, false};

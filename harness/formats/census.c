@@ -58,8 +58,14 @@ static void count_ternary_row(const struct tern_linear *layer, const uint8_t *co
     }
 }
 
-static void count_rows(const struct tern_linear *layer, const struct tern_linear_rows *rows, const int32_t *index,
-                       struct tern_census *c) {
+void tern_census_begin(struct tern_census *census) {
+    *census = (struct tern_census){.ternary = true};
+    census->scales.min = census->scales.max = (float)NAN;
+}
+
+void tern_census_rows(const struct tern_linear *layer, const struct tern_linear_rows *rows, const int32_t *index,
+                      struct tern_census *c) {
+    c->odd += rows->odd;
     for (int64_t i = 0; i < rows->count; i++) {
         const uint8_t *codes = rows->codes + i * layer->k;
         for (int64_t g = 0; g < layer->groups; g++)
@@ -68,8 +74,7 @@ static void count_rows(const struct tern_linear *layer, const struct tern_linear
             count_ternary_row(layer, codes, rows->first + i, c);
             continue;
         }
-        for (int64_t k = 0; k < layer->k; k++)
-            c->codes[codes[k]]++;
+        tern_codes_histogram(codes, layer->k, layer->bits, c->codes);
         c->ternary = c->ternary && row_is_ternary(layer, codes, rows->zeros + i * layer->groups, index);
     }
 }
@@ -78,15 +83,15 @@ static void take_layer(const struct tern_linear *layer, struct tern_census *c) {
     struct tern_linear_rows rows;
     const int64_t block = tern_linear_block_rows(layer);
     int32_t *index = tern_alloc((size_t)layer->k * sizeof *index);
-    c->ternary = true;
-    c->scales.min = c->scales.max = (float)NAN;
+    tern_census_begin(c);
     tern_linear_group_index(layer, index);
     tern_linear_rows_alloc(layer, block, &rows);
     for (int64_t n = 0; n < layer->n; n += block) {
         tern_linear_decode(layer, n, n + block < layer->n ? n + block : layer->n, &rows);
-        count_rows(layer, &rows, index, c);
-        c->odd += rows.odd;
+        tern_census_rows(layer, &rows, index, c);
+        tern_linear_forget_behind(layer, n, block);
     }
+    tern_linear_forget(layer);
     tern_linear_rows_free(&rows);
     free(index);
 }
@@ -96,17 +101,16 @@ struct job {
     struct tern_census *results;
 };
 
-static void take_range(void *context, int64_t begin, int64_t end) {
+static void take_one(void *context, int64_t i) {
     const struct job *job = context;
-    for (int64_t i = begin; i < end; i++)
-        if (!job->layers->items[i].error[0])
-            take_layer(&job->layers->items[i], &job->results[i]);
+    if (!job->layers->items[i].error[0])
+        take_layer(&job->layers->items[i], &job->results[i]);
 }
 
 void tern_census_take(const struct tern_linears *layers, struct tern_census *results) {
     struct job job = {layers, results};
     memset(results, 0, layers->count * sizeof *results);
-    tern_parallel_for((int64_t)layers->count, 1, take_range, &job);
+    tern_parallel_each((int64_t)layers->count, NULL, take_one, &job);
 }
 
 const char *tern_layer_status_name(enum tern_layer_status status) {

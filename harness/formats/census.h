@@ -21,8 +21,12 @@ struct tern_census {
 enum tern_layer_status { TERN_LAYER_OK, TERN_LAYER_SUSPECT, TERN_LAYER_ERROR };
 const char *tern_layer_status_name(enum tern_layer_status status);
 
+/* Counts block by block: begin, then each block of rows; `index` is the group of each k. */
+void tern_census_begin(struct tern_census *census);
+void tern_census_rows(const struct tern_linear *layer, const struct tern_linear_rows *rows, const int32_t *index,
+                      struct tern_census *census);
 /* Decodes and counts every layer that can be decoded, on all cores; results[i] belongs to layers->items[i] and is all zero for
- * a broken one. Memory: about 10 MiB a core. */
+ * a broken one. Memory: up to 4 MiB a thread; pages of the file are given back behind. */
 void tern_census_take(const struct tern_linears *layers, struct tern_census *results);
 
 /* Error: the layer cannot be decoded, codes are illegal, or scales are NaN or Inf. Suspect: it has warnings, or bits that should

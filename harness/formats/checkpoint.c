@@ -53,7 +53,7 @@ static enum tern_status map_file(const char *path, struct tern_mapping **out, st
     if (data == MAP_FAILED)
         return tern_error_set(err, TERN_INTERNAL, "cannot map %s: %s", path, strerror(errno));
     struct tern_mapping *file = tern_alloc(sizeof *file);
-    *file = (struct tern_mapping){tern_strdup(path), data, info.st_size};
+    *file = (struct tern_mapping){tern_strdup(path), data, info.st_size, true};
     *out = file;
     return TERN_OK;
 }
@@ -207,6 +207,13 @@ const struct tern_tensor *tern_checkpoint_find(const struct tern_checkpoint *che
     if (checkpoint->tensor_count == 0)
         return NULL;
     return bsearch(&key, checkpoint->tensors, checkpoint->tensor_count, sizeof key, by_name);
+}
+
+void tern_tensor_forget(const struct tern_tensor *tensor) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)tern_tensor_data(tensor);
+    const uintptr_t first = at / page * page;
+    if (tensor->bytes > 0 && tensor->file->mapped)
+        madvise((void *)first, at + (uintptr_t)tensor->bytes - first, MADV_DONTNEED); /* advice: may fail */
 }
 
 const char *tern_tensor_shape_text(const struct tern_tensor *tensor, char *out, size_t size) {

@@ -16,6 +16,7 @@ struct tern_mapping {
     char *path;
     const uint8_t *data; /* NULL when the file is empty */
     int64_t bytes;
+    bool mapped; /* of a file; false: memory of the program */
 };
 
 #define TERN_TENSOR_DIMS 8
@@ -59,6 +60,9 @@ const struct tern_tensor *tern_checkpoint_find(const struct tern_checkpoint *che
 static inline const uint8_t *tern_tensor_data(const struct tern_tensor *tensor) {
     return tensor->file->data + tensor->offset;
 }
+/* Gives the pages of a tensor back to the page cache, so that a walk over a file does not make all of it resident. The bytes stay
+ * readable. */
+void tern_tensor_forget(const struct tern_tensor *tensor);
 /* "[3, 5]"; returns out. */
 const char *tern_tensor_shape_text(const struct tern_tensor *tensor, char *out, size_t size);
 

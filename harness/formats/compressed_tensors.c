@@ -176,29 +176,28 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     return true;
 }
 
-/* Codes of row n. Where no code lies across words, a word at a time. */
-static void decode_row(const struct tern_linear *layer, int64_t n, uint8_t *codes) {
+/* Codes of row n: 32 at a time from `bits` words, but for 3-bit codes with unused bits between them, and for the last ones. */
+TERN_VECTOR static void decode_row(const struct tern_linear *layer, int64_t n, uint8_t *codes) {
     const struct tern_tensor *packed = layer->parts[PACKED];
-    const int in_word = 32 / layer->bits;
-    const uint32_t mask = (1U << layer->bits) - 1;
-    for (int64_t k = 0; layer->dense && k < layer->k; k++)
-        codes[k] = code_at(layer, packed, n * packed->shape[1], 1, k);
-    for (int64_t w = 0; !layer->dense && w < packed->shape[1]; w++) {
-        uint32_t word = tern_tensor_word(packed, n * packed->shape[1] + w);
-        for (int64_t k = w * in_word; k < (w + 1) * in_word && k < layer->k; k++, word >>= layer->bits)
-            codes[k] = (uint8_t)(word & mask);
+    const bool gaps = layer->bits == 3 && !layer->dense;
+    const int64_t first = n * packed->shape[1], whole = gaps ? 0 : layer->k / 32;
+    for (int64_t block = 0; block < whole; block++) {
+        uint32_t words[8];
+        memcpy(words, tern_tensor_data(packed) + 4 * (first + block * layer->bits), 4 * (size_t)layer->bits);
+        tern_unpack32(words, layer->bits, false, codes + 32 * block);
     }
+    for (int64_t k = 32 * whole; k < layer->k; k++)
+        codes[k] = code_at(layer, packed, first, 1, k);
 }
 
 static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
     for (int64_t i = 0; i < rows->count; i++) {
         const int64_t n = rows->first + i;
         decode_row(layer, n, rows->codes + i * layer->k);
-        for (int64_t g = 0; g < layer->groups; g++) {
+        for (int64_t g = 0; g < layer->groups; g++)
             rows->zeros[i * layer->groups + g] = zero_of(layer, n, g);
-            rows->scales[i * layer->groups + g] = tern_tensor_scale(layer->parts[SCALES], n * layer->groups + g);
-        }
     }
+    tern_tensor_scales(layer->parts[SCALES], rows->first * layer->groups, rows->count * layer->groups, rows->scales);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_compressed_tensors = {"compressed-tensors", find, decode};
+const struct tern_checkpoint_format tern_checkpoint_compressed_tensors = {"compressed-tensors", find, decode, false};

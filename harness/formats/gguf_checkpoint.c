@@ -103,4 +103,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
     memset(rows->zeros, layer->zero, (size_t)blocks);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_gguf = {"gguf", find, decode};
+const struct tern_checkpoint_format tern_checkpoint_gguf = {"gguf", find, decode, false};

@@ -258,21 +258,63 @@ static bool find(const struct tern_checkpoint *checkpoint, const struct tern_ten
     return true;
 }
 
-/* Codes of one row block: 32 k at a time, the words of a k block lie N apart. */
-static void decode_codes(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+/* The last codes of each row, fewer than 32, where the words may end early. */
+static void decode_tail(const struct tern_linear *layer, struct tern_linear_rows *rows, int64_t block) {
     const struct tern_tensor *qweight = layer->parts[QWEIGHT];
-    const int64_t blocks = ceil_div(layer->k, 32);
-    for (int64_t block = 0; block < blocks; block++) {
-        const int64_t left = layer->k - 32 * block;
-        for (int64_t i = 0; i < rows->count; i++) {
-            uint32_t words[8] = {0};
-            uint8_t codes[32];
-            for (int w = 0; w < layer->bits && block * layer->bits + w < qweight->shape[0]; w++)
-                words[w] = tern_tensor_word(qweight, (block * layer->bits + w) * layer->n + rows->first + i);
-            tern_unpack32(words, layer->bits, layer->planar, codes);
-            memcpy(rows->codes + i * layer->k + 32 * block, codes, left < 32 ? (size_t)left : 32);
+    for (int64_t i = 0; i < rows->count; i++) {
+        uint32_t words[8] = {0};
+        uint8_t codes[32];
+        for (int w = 0; w < layer->bits && block * layer->bits + w < qweight->shape[0]; w++)
+            words[w] = tern_tensor_word(qweight, (block * layer->bits + w) * layer->n + rows->first + i);
+        tern_unpack32(words, layer->bits, layer->planar, codes);
+        memcpy(rows->codes + i * layer->k + 32 * block, codes, (size_t)(layer->k - 32 * block));
+    }
+}
+
+/* A tile of codes: as many rows as a cache line has words. It is put together where no two of its lines share a place in the cache, as
+ * rows of a power of two of columns do. */
+enum { TILE_ROWS = 16, TILE_BLOCKS = 8, TILE_K = 32 * TILE_BLOCKS };
+
+/* `blocks` times 32 k of `count` rows: for each 32 k `bits` runs of words, one word for each row, that lie N apart. */
+static inline void decode_tile(const uint8_t *packed, int64_t n, int bits, bool planar, int blocks, int count,
+                               uint8_t tile[TILE_ROWS][TILE_K]) {
+    for (int block = 0; block < blocks; block++, packed += 4 * bits * n)
+        for (int i = 0; i < count; i++) {
+            uint32_t words[8];
+            for (int w = 0; w < bits; w++)
+                memcpy(&words[w], packed + 4 * (w * n + i), sizeof *words);
+            tern_unpack32(words, bits, planar, tile[i] + 32 * block);
+        }
+}
+
+static void decode_bits(const uint8_t *packed, int64_t n, int bits, bool planar, int blocks, int count,
+                        uint8_t tile[TILE_ROWS][TILE_K]) {
+    if (bits == 2)
+        decode_tile(packed, n, 2, false, blocks, count, tile);
+    else if (bits == 4)
+        decode_tile(packed, n, 4, false, blocks, count, tile);
+    else if (bits == 8)
+        decode_tile(packed, n, 8, false, blocks, count, tile);
+    else
+        decode_tile(packed, n, 3, planar, blocks, count, tile);
+}
+
+/* Codes of one block of rows, tile by tile along the rows, so that the runs of words are read in their order. */
+static void decode_codes(const struct tern_linear *layer, struct tern_linear_rows *rows) {
+    const uint8_t *packed = tern_tensor_data(layer->parts[QWEIGHT]) + 4 * rows->first;
+    const int64_t k = layer->k, n = layer->n, whole = k / 32;
+    uint8_t tile[TILE_ROWS][TILE_K];
+    for (int64_t block = 0; block < whole; block += TILE_BLOCKS) {
+        const int blocks = whole - block < TILE_BLOCKS ? (int)(whole - block) : TILE_BLOCKS;
+        for (int64_t i = 0; i < rows->count; i += TILE_ROWS) {
+            const int count = rows->count - i < TILE_ROWS ? (int)(rows->count - i) : TILE_ROWS;
+            decode_bits(packed + 4 * (block * layer->bits * n + i), n, layer->bits, layer->planar, blocks, count, tile);
+            for (int row = 0; row < count; row++)
+                memcpy(rows->codes + (i + row) * k + 32 * block, tile[row], (size_t)blocks * 32);
         }
     }
+    if (k % 32)
+        decode_tail(layer, rows, whole);
 }
 
 static void decode(const struct tern_linear *layer, struct tern_linear_rows *rows) {
@@ -289,4 +331,4 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
         }
 }
 
-const struct tern_checkpoint_format tern_checkpoint_gptq = {"gptq", find, decode};
+const struct tern_checkpoint_format tern_checkpoint_gptq = {"gptq", find, decode, true};

@@ -12,7 +12,10 @@ static const struct tern_checkpoint_format *const families[] = {
     &tern_checkpoint_ternary, &tern_checkpoint_bitnet, &tern_checkpoint_bitnet_gpu,         NULL,
 };
 
-#define BLOCK_BYTES ((int64_t)8 << 20)
+#define BLOCK_BYTES     ((int64_t)1 << 20)
+#define SCATTERED_BYTES ((int64_t)3 << 20)  /* longer runs of words outweigh the cache */
+#define BEHIND_BYTES    ((int64_t)16 << 20) /* of weights, after which pages are given back */
+#define LINE_ROWS       16                  /* of GPTQ, in a cache line of 32-bit words */
 
 void tern_linears_find(const struct tern_checkpoint *checkpoint, struct tern_linears *layers) {
     *layers = (struct tern_linears){0};
@@ -56,7 +59,10 @@ void tern_linear_rows_free(struct tern_linear_rows *rows) {
 }
 
 int64_t tern_linear_block_rows(const struct tern_linear *layer) {
-    int64_t rows = BLOCK_BYTES / (layer->k + 5 * layer->groups);
+    const int64_t bytes = layer->family->scattered ? SCATTERED_BYTES : BLOCK_BYTES;
+    int64_t rows = bytes / (layer->k + 5 * layer->groups);
+    if (rows > LINE_ROWS)
+        rows -= rows % LINE_ROWS;
     return rows < 1 ? 1 : rows > layer->n ? layer->n : rows;
 }
 
@@ -65,6 +71,19 @@ void tern_linear_decode(const struct tern_linear *layer, int64_t n0, int64_t n1,
     rows->count = n1 - n0;
     rows->odd = 0;
     layer->family->decode(layer, rows);
+}
+
+void tern_linear_forget(const struct tern_linear *layer) {
+    for (int i = 0; i < TERN_LINEAR_PARTS; i++)
+        if (layer->parts[i])
+            tern_tensor_forget(layer->parts[i]);
+}
+
+void tern_linear_forget_behind(const struct tern_linear *layer, int64_t n, int64_t block) {
+    const double row_bytes = (double)layer->parts[0]->bytes / (double)layer->n;
+    const int64_t blocks = (int64_t)((double)BEHIND_BYTES / (row_bytes * (double)block)) + 1;
+    if (!layer->family->scattered && n / block % blocks == 0)
+        tern_linear_forget(layer);
 }
 
 void tern_linear_group_index(const struct tern_linear *layer, int32_t *index) {

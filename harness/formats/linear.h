@@ -7,6 +7,7 @@
 #include "formats/checkpoint.h"
 
 #define TERN_LINEAR_PARTS 4
+#define TERN_LINEAR_FUSED 3
 
 struct tern_checkpoint_format;
 
@@ -26,6 +27,7 @@ struct tern_linear {
     int zero_offset;         /* stored zero point + zero_offset, modulo 2^bits, is the zero point (1 in GPTQ v1) */
     bool planar;             /* codes lie in bit planes, not one after the other */
     bool dense;              /* compressed-tensors of 3 bits: codes run on across words, no bit is unused */
+    int64_t fused_rows[TERN_LINEAR_FUSED]; /* bitnet-gpu: rows of each part, which has a scale of its own; else 0 */
     const struct tern_tensor *parts[TERN_LINEAR_PARTS]; /* the family's own meaning */
     const struct tern_tensor *g_idx;                    /* I32 [K], in [0, groups): checked; NULL: k / group */
     const char *odd;                                    /* what tern_linear_rows.odd counts; NULL: nothing */
@@ -51,6 +53,7 @@ struct tern_checkpoint_format {
                  enum tern_status *status, struct tern_error *err);
     /* Decodes rows->first .. first + count of a layer that was found without error. Cannot fail. */
     void (*decode)(const struct tern_linear *layer, struct tern_linear_rows *rows);
+    bool scattered; /* the words of a row lie apart, so that every block of rows touches every page */
 };
 
 struct tern_linears {
@@ -65,10 +68,15 @@ void tern_linears_free(struct tern_linears *layers);
 /* Buffers for up to `capacity` rows of a layer; the caller frees them. */
 void tern_linear_rows_alloc(const struct tern_linear *layer, int64_t capacity, struct tern_linear_rows *rows);
 void tern_linear_rows_free(struct tern_linear_rows *rows);
-/* Rows of one block such that it takes about 8 MiB: at least 1, at most N. */
+/* Rows of one block such that it stays in a core's cache, about 1 MiB (3 MiB where its words lie apart): at least 1, at
+ * most N. */
 int64_t tern_linear_block_rows(const struct tern_linear *layer);
 /* Decodes rows [n0, n1); n1 - n0 must not pass the capacity, layer->error must be empty. */
 void tern_linear_decode(const struct tern_linear *layer, int64_t n0, int64_t n1, struct tern_linear_rows *rows);
+/* Gives the pages of a layer's tensors back to the page cache. */
+void tern_linear_forget(const struct tern_linear *layer);
+/* The same while rows below `n` were decoded in blocks of `block`: now and then, and not where the next block needs the pages. */
+void tern_linear_forget_behind(const struct tern_linear *layer, int64_t n, int64_t block);
 /* Group of each k, [K]. */
 void tern_linear_group_index(const struct tern_linear *layer, int32_t *index);
 

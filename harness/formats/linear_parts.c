@@ -95,31 +95,27 @@ float tern_tensor_scale(const struct tern_tensor *tensor, int64_t index) {
     return tensor->dtype[0] == 'B' ? tern_bf16_to_float(half) : tern_half_to_float(half);
 }
 
-/* Fields of `width` bits, none across a word; adds them to the codes at bit `at`. */
-static inline void unpack_plane(const uint32_t *words, int width, int at, uint8_t codes[32]) {
-    const int in_word = 32 / width;
-    const uint32_t mask = (1U << width) - 1;
-    for (int i = 0; i < width; i++)
-        for (int lane = 0; lane < in_word; lane++)
-            codes[i * in_word + lane] |= (uint8_t)((words[i] >> (width * lane) & mask) << at);
+/* Exponent and fraction moved into place make a number 2^-112 times too small, also of subnormals; Inf and NaN keep their exponent. */
+static inline float widen(uint16_t half) {
+    const uint32_t magnitude = (uint32_t)(half & 0x7FFF) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    float value;
+    uint32_t bits;
+    memcpy(&value, &magnitude, sizeof value);
+    value *= 0x1p112F;
+    memcpy(&bits, &value, sizeof bits);
+    bits = ((half & 0x7C00) == 0x7C00 ? magnitude | 0x7F800000 : bits) | sign;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
-void tern_unpack32(const uint32_t *words, int bits, bool planar, uint8_t codes[32]) {
-    memset(codes, 0, 32);
-    if (bits == 2)
-        unpack_plane(words, 2, 0, codes);
-    else if (bits == 4)
-        unpack_plane(words, 4, 0, codes);
-    else if (bits == 8)
-        unpack_plane(words, 8, 0, codes);
-    else if (planar) {
-        unpack_plane(words, 2, 0, codes);
-        unpack_plane(words + 2, 1, 2, codes);
-    } else {
-        for (int j = 0; j < 32; j++) { /* lanes 10 and 21 lie across words */
-            const int word = 3 * j / 32, shift = 3 * j % 32;
-            uint64_t pair = words[word] | (uint64_t)(word < 2 ? words[word + 1] : 0) << 32;
-            codes[j] = pair >> shift & 7;
-        }
+void tern_tensor_scales(const struct tern_tensor *tensor, int64_t first, int64_t count, float *out) {
+    const uint8_t *halves = tern_tensor_data(tensor) + 2 * first;
+    const bool f16 = strcmp(tensor->dtype, "F16") == 0;
+    for (int64_t i = 0; i < count && !f16; i++)
+        out[i] = tern_tensor_scale(tensor, first + i);
+    for (int64_t i = 0; i < count && f16; i++) {
+        uint16_t half;
+        memcpy(&half, halves + 2 * i, sizeof half);
+        out[i] = widen(half);
     }
 }

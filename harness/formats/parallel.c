@@ -1,11 +1,15 @@
 /* Splits a loop over as many threads as there are cores. Owns its threads for the length of one call and nothing else. */
 #include "formats/parallel.h"
 
+#include "core/log.h"
+
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
-enum { TERN_PARALLEL_MAX = 64 };
+enum { TERN_PARALLEL_MAX = 64, TERN_PARALLEL_QUEUE_MAX = 32 };
 
 struct tern_parallel_part {
     void (*body)(void *context, int64_t begin, int64_t end);
@@ -56,4 +60,30 @@ void tern_parallel_for(int64_t count, int64_t min_per_thread, void (*body)(void 
     for (int64_t i = 0; i < threads; i++)
         if (parts[i].started)
             pthread_join(parts[i].thread, NULL);
+}
+
+struct tern_parallel_queue {
+    void (*body)(void *context, int64_t i);
+    void *context;
+    const char *what;
+    int64_t count;
+    _Atomic int64_t next;
+};
+
+/* The range only says which thread this is: the calling one has the first, and shows progress. */
+static void queue_run(void *context, int64_t begin, int64_t end) {
+    struct tern_parallel_queue *queue = context;
+    (void)end;
+    for (int64_t i = atomic_fetch_add(&queue->next, 1); i < queue->count; i = atomic_fetch_add(&queue->next, 1)) {
+        if (begin == 0 && queue->what)
+            tern_log_progress("%s %lld/%lld", queue->what, (long long)i, (long long)queue->count);
+        queue->body(queue->context, i);
+    }
+}
+
+void tern_parallel_each(int64_t count, const char *what, void (*body)(void *context, int64_t i), void *context) {
+    struct tern_parallel_queue queue = {body, context, what, count, 0};
+    tern_parallel_for(count, (count + TERN_PARALLEL_QUEUE_MAX - 1) / TERN_PARALLEL_QUEUE_MAX, queue_run, &queue);
+    if (what)
+        tern_log_progress("%s", "");
 }

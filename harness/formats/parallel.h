@@ -9,4 +9,8 @@
 void tern_parallel_for(int64_t count, int64_t min_per_thread, void (*body)(void *context, int64_t begin, int64_t end),
                        void *context);
 
+/* Calls body(context, i) once for each i of [0, count), each thread with the next one when it is done, for work of unequal size that
+ * needs a few MiB a thread: at most 32 threads. `what`, if not NULL, shows progress under that name. */
+void tern_parallel_each(int64_t count, const char *what, void (*body)(void *context, int64_t i), void *context);
+
 #endif

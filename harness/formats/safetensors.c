@@ -20,6 +20,13 @@ static const struct {
     {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
 };
 
+int tern_safetensors_dtype_bits(const char *dtype) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, dtype) == 0)
+            return dtypes[i].bits;
+    return 0;
+}
+
 /* A length, offset or dimension: an integer of at most 63 bits and no sign. Booleans, reals and text are none. */
 static bool read_size(const json_t *value, int64_t *size) {
     *size = json_integer_value(value);
@@ -42,13 +49,11 @@ static enum tern_status read_shape(const json_t *shape, struct tern_tensor *tens
 static enum tern_status read_dtype(const json_t *dtype, struct tern_tensor *tensor, int *bits, struct tern_error *err) {
     if (!json_is_string(dtype))
         return tern_tensor_error(tensor, err, "no dtype");
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, json_string_value(dtype)) == 0) {
-            tern_str_copy(tensor->dtype, sizeof tensor->dtype, dtypes[i].name);
-            *bits = dtypes[i].bits;
-            return TERN_OK;
-        }
-    return tern_tensor_error(tensor, err, "unknown dtype '%.40s'", json_string_value(dtype));
+    *bits = tern_safetensors_dtype_bits(json_string_value(dtype));
+    if (*bits == 0)
+        return tern_tensor_error(tensor, err, "unknown dtype '%.40s'", json_string_value(dtype));
+    tern_str_copy(tensor->dtype, sizeof tensor->dtype, json_string_value(dtype));
+    return TERN_OK;
 }
 
 /* One entry of the header. `offset` of the result still counts from the start of the data. */

@@ -8,6 +8,9 @@
 /* Its reader refuses what the reference reader refuses, and duplicate keys. */
 extern const struct tern_container tern_container_safetensors;
 
+/* Bits of one element; 0 if the container has no such type. */
+int tern_safetensors_dtype_bits(const char *dtype);
+
 /* Which file holds which tensor. */
 struct tern_safetensors_index {
     char *path;

@@ -51,7 +51,8 @@ int64_t tern_codes_tq1_0_odd_bytes(const uint8_t *packed, int64_t blocks) {
     return odd;
 }
 
-void tern_codes_tq2_0(const uint8_t *restrict packed, int64_t blocks, uint8_t *restrict codes, float *restrict scales) {
+TERN_VECTOR void tern_codes_tq2_0(const uint8_t *restrict packed, int64_t blocks, uint8_t *restrict codes,
+                                  float *restrict scales) {
     for (int64_t b = 0; b < blocks; b++, packed += TQ2_BYTES) {
         for (int half = 0; half < TQ2_QS; half += 32)
             for (int shift = 0; shift < 8; shift += 2, codes += 32)
@@ -92,7 +93,7 @@ void tern_codes_q2_0(const uint8_t *restrict packed, int64_t blocks, uint8_t *re
 }
 
 /* Per field with low bit a and high bit b the weight is a - b, so q = 1 + a - b; both bits give 1, and 3 with 2 more. */
-void tern_codes_fields(const uint8_t *restrict packed, int64_t bytes, int reserved, uint8_t *restrict codes) {
+TERN_VECTOR void tern_codes_fields(const uint8_t *restrict packed, int64_t bytes, int reserved, uint8_t *restrict codes) {
     const uint32_t ones = 0x01010101, more = reserved ? 0 : 2;
     for (int64_t i = 0; i < bytes; i++) {
         uint32_t fields = spread(packed[i]), low = fields & ones, high = fields >> 1 & ones;
@@ -100,7 +101,7 @@ void tern_codes_fields(const uint8_t *restrict packed, int64_t bytes, int reserv
     }
 }
 
-int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes) {
+TERN_VECTOR int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes) {
     int64_t count = 0;
     for (int64_t i = 0; i < bytes; i++) {
         uint8_t both = packed[i] & packed[i] >> 1 & 0x55;
@@ -115,7 +116,7 @@ int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes) {
 #define LANES 64
 
 /* How many of at most 255 * LANES codes are `value`: one byte counts for each lane, which registers hold many of. */
-static int64_t count_value(const uint8_t *codes, int64_t count, uint8_t value) {
+static inline int64_t count_value(const uint8_t *codes, int64_t count, uint8_t value) {
     uint8_t lanes[LANES] = {0};
     int64_t sum = 0, i = 0;
     for (; i + LANES <= count; i += LANES)
@@ -128,7 +129,7 @@ static int64_t count_value(const uint8_t *codes, int64_t count, uint8_t value) {
     return sum;
 }
 
-int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3]) {
+TERN_VECTOR int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3]) {
     const int64_t block = 255 * LANES;
     int64_t more = count;
     for (int64_t begin = 0; begin < count; begin += block)
@@ -140,14 +141,44 @@ int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3])
     return more;
 }
 
+/* Eight bits have too many values for a pass each: four tables, so that equal neighbours do not wait for each other. */
+static void count_bytes(const uint8_t *codes, int64_t count, int64_t counts[256]) {
+    uint32_t tables[4][256] = {{0}};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (int t = 0; t < 4; t++)
+            tables[t][codes[i + t]]++;
+    for (; i < count; i++)
+        tables[0][codes[i]]++;
+    for (int q = 0; q < 256; q++)
+        counts[q] += (int64_t)tables[0][q] + tables[1][q] + tables[2][q] + tables[3][q];
+}
+
+TERN_VECTOR void tern_codes_histogram(const uint8_t *codes, int64_t count, int bits, int64_t counts[256]) {
+    const int64_t block = bits <= 4 ? 255 * LANES : (int64_t)1 << 30;
+    for (int64_t begin = 0; begin < count; begin += block) {
+        const int64_t length = count - begin < block ? count - begin : block;
+        int64_t last = length;
+        for (int q = 0; bits <= 4 && q < (1 << bits) - 1; q++) {
+            const int64_t found = count_value(codes + begin, length, (uint8_t)q);
+            counts[q] += found;
+            last -= found;
+        }
+        if (bits <= 4)
+            counts[(1 << bits) - 1] += last;
+        else
+            count_bytes(codes + begin, length, counts);
+    }
+}
+
 // ---- others ---------------------------------------------------------------------------------------------------------------
 
-void tern_codes_int8(const uint8_t *restrict packed, int64_t count, uint8_t *restrict codes) {
+TERN_VECTOR void tern_codes_int8(const uint8_t *restrict packed, int64_t count, uint8_t *restrict codes) {
     for (int64_t i = 0; i < count; i++)
         codes[i] = (uint8_t)(packed[i] + 1);
 }
 
-void tern_codes_bitnet(const uint8_t *restrict packed, int64_t k, int field, uint8_t *restrict codes) {
+TERN_VECTOR void tern_codes_bitnet(const uint8_t *restrict packed, int64_t k, int field, uint8_t *restrict codes) {
     const int shift = 2 * field;
     for (int64_t i = 0; i < k; i++)
         codes[i] = packed[i] >> shift & 3;

@@ -4,6 +4,8 @@
 #ifndef TERN_FORMATS_TERNARY_CODES_H
 #define TERN_FORMATS_TERNARY_CODES_H
 
+#include "formats/vector.h"
+
 #include <stdint.h>
 
 #define TERN_TQ_WEIGHTS   256 /* of a block of TQ1_0 and TQ2_0 */
@@ -27,6 +29,9 @@ int64_t tern_codes_count_3(const uint8_t *packed, int64_t bytes);
 
 /* Adds to counts[q] how many of the codes are q, for q 0, 1 and 2; returns how many are more. */
 int64_t tern_codes_count(const uint8_t *codes, int64_t count, int64_t counts[3]);
+
+/* Adds to counts[q] how many of the codes, all below 2^bits, are q. */
+void tern_codes_histogram(const uint8_t *codes, int64_t count, int bits, int64_t counts[256]);
 
 /* Layout (iii): one int8 a weight. A value v other than -1, 0, 1 comes out as (v + 1) mod 256. */
 void tern_codes_int8(const uint8_t *packed, int64_t count, uint8_t *codes);

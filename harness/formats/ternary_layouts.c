@@ -88,9 +88,8 @@ static void decode(const struct tern_linear *layer, struct tern_linear_rows *row
         tern_codes_fields(packed, rows->count * row_bytes, reserved, rows->codes);
     if (reserved)
         rows->odd += tern_codes_count_3(packed, rows->count * row_bytes);
-    for (int64_t i = 0; i < scales; i++)
-        rows->scales[i] = tern_tensor_scale(layer->parts[SCALES], rows->first * layer->groups + i);
+    tern_tensor_scales(layer->parts[SCALES], rows->first * layer->groups, scales, rows->scales);
     memset(rows->zeros, layer->zero, (size_t)scales);
 }
 
-const struct tern_checkpoint_format tern_checkpoint_ternary = {"ternary", find, decode};
+const struct tern_checkpoint_format tern_checkpoint_ternary = {"ternary", find, decode, false};

@@ -1,6 +1,8 @@
 /* The --json of `run` and `show` (documented in design 8): stable keys, unknown numbers null. */
 #include "output/table.h"
 
+#include "core/str.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -59,6 +61,7 @@ static json_t *problem(const struct tern_result *row) {
     json_object_set_new(object, "m", json_integer(row->m));
     json_object_set_new(object, "n", json_integer(row->n));
     json_object_set_new(object, "k", json_integer(row->k));
+    json_object_set_new(object, "policy", row->policy[0] ? text(row->policy) : json_null());
     json_object_set_new(object, "status", text(!row->template_name[0] ? "none" : how(row->gpu, row->planned)));
     json_object_set_new(object, "winner", winner(row));
     json_object_set_new(object, "baseline", baseline);

@@ -3,7 +3,7 @@
 
 #include "core/file.h"
 #include "output/report_parts.h"
-#include "output/table.h"
+#include "output/csv.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -36,8 +36,7 @@ void report_series(const struct tern_result *row, char *out, size_t size) {
         tern_str_copy(out, size, format);
 }
 
-/* Keeps first appearances in order: rows are sorted, so layers stay in model order. */
-static void add_once(struct tern_strs *list, const char *text) {
+void report_add_once(struct tern_strs *list, const char *text) {
     for (size_t i = 0; i < list->count; i++)
         if (!strcmp(list->items[i], text))
             return;
@@ -45,7 +44,7 @@ static void add_once(struct tern_strs *list, const char *text) {
 }
 
 /* Cuts the sorted results into models. Rows without a winner stay in: the page shows them, the pictures do not. */
-static void split_models(struct report *report, const double *bytes) {
+static void split_models(struct report *report) {
     const struct tern_results *results = report->results;
     report->models = tern_alloc_zero(results->count, sizeof *report->models);
     for (size_t i = 0; i < results->count; i++) {
@@ -55,17 +54,19 @@ static void split_models(struct report *report, const double *bytes) {
             struct report_model *fresh = &report->models[report->model_count++];
             fresh->gpu = report->gpu;
             fresh->rows = row;
-            fresh->bytes = bytes + i;
+            fresh->bytes = report->evidence->bytes + i;
+            fresh->weight_bytes = report->evidence->weight_bytes + i;
             report_safe_name(row->shapes, fresh->name, sizeof fresh->name);
         }
         struct report_model *model = &report->models[report->model_count - 1];
         model->count++;
         model->planned = model->planned || row->planned;
+        model->has_sustained = model->has_sustained || row->sustained_speedup > 0;
         report->planned = report->planned || row->planned;
         report_series(row, name, sizeof name);
-        add_once(&model->series, name);
+        report_add_once(&model->series, name);
         report_safe_name(row->layer, name, sizeof name);
-        add_once(&model->layers, name);
+        report_add_once(&model->layers, name);
     }
 }
 
@@ -75,6 +76,7 @@ static void free_report(struct report *report) {
         tern_strs_free(&report->models[i].series);
         tern_strs_free(&report->models[i].layers);
         tern_strs_free(&report->models[i].model_m);
+        tern_strs_free(&report->models[i].space);
     }
     free(report->models);
     free(report->pictures);
@@ -98,31 +100,40 @@ static enum tern_status check_rows(const struct tern_results *results, struct te
     return TERN_OK;
 }
 
-/* Data first: pictures and page are made from it, and it is all that is left where gnuplot fails. */
-enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
-                                   const double *bytes, struct tern_error *err) {
-    struct report report = {.dir = dir, .gpu = gpu, .results = results};
+/* Tables that pictures are drawn from, and winners.csv. */
+static enum tern_status write_data(struct report *report, struct tern_error *err) {
     struct tern_str path = {0};
+    const struct tern_trials *trials = report->evidence->trials;
+    tern_str_printf(&path, "%s/data", report->dir);
+    enum tern_status status = tern_file_check_writable_dir(path.data, err);
+    for (size_t i = 0; i < report->model_count && !status; i++)
+        status = report_write_data(report->dir, &report->models[i], err);
+    for (size_t i = 0; i < report->model_count && trials && !status; i++)
+        status = report_write_space(report->dir, &report->models[i], trials, err);
+    tern_str_free(&path);
+    tern_str_printf(&path, "%s/winners.csv", report->dir);
+    if (!status)
+        status = tern_output_csv(path.data, report->results, err);
+    tern_str_free(&path);
+    return status;
+}
+
+/* Data first: pictures and page are made from it, and it is all that is left where gnuplot fails. A missing gnuplot is told at
+ * the end: data and page are of use without pictures. Its error outlives the page's success. */
+enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
+                                   const struct tern_report_evidence *evidence, struct tern_error *err) {
+    struct report report = {.dir = dir, .gpu = gpu, .results = results, .evidence = evidence};
     enum tern_status drawn = TERN_OK, status = check_rows(results, err);
     if (status)
         return status;
-    split_models(&report, bytes);
-    tern_str_printf(&path, "%s/data", dir);
-    status = tern_file_check_writable_dir(path.data, err);
-    for (size_t i = 0; i < report.model_count && !status; i++)
-        status = report_write_data(dir, &report.models[i], err);
-    if (status)
-        goto out;
-    tern_str_append(&path, "/winners.csv");
-    status = tern_output_csv(path.data, results, err);
-    if (status)
-        goto out;
-    /* A missing gnuplot is told at the end: data and page are of use without pictures. Its error outlives the page's
-     * success. */
-    drawn = report_draw(&report, err);
-    status = report_write_page(&report, drawn ? NULL : err);
-out:
-    tern_str_free(&path);
+    split_models(&report);
+    status = write_data(&report, err);
+    if (!status) {
+        drawn = report_draw(&report, err);
+        status = report_write_page(&report, drawn ? NULL : err);
+    }
+    if (!status)
+        status = report_write_markdown(&report, drawn ? NULL : err);
     free_report(&report);
     return drawn ? drawn : status;
 }

@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "core/result.h"
+#include "output/curve.h"
+#include "output/trials.h"
 
 #include <stdbool.h>
 
@@ -13,10 +15,16 @@ struct tern_report_gpu { /* what the roofline needs; filled by the caller: measu
     bool measured; /* these ceilings were measured on such a GPU; else they are the data sheet's */
 };
 
-/* Writes into DIR: data/ (tab-separated files and winners.csv), pictures as .svg and .png, index.html. The results are
- * sorted and of one GPU; bytes[i] is what row i has to move at least (space/cost.h). Without gnuplot the data and a page
- * without pictures are still written and TERN_MISSING is returned with the remedy. */
+struct tern_report_evidence {
+    const double *bytes, *weight_bytes; /* of row i: what it has to move at least; its weights alone (space/cost.h) */
+    const struct tern_trials *trials;   /* of the rows' problems, sorted; NULL or empty: no tuning space is drawn */
+    const struct tern_curves *curves;   /* the searches; NULL or empty: no progress is drawn */
+};
+
+/* Writes into DIR: winners.csv, data/ (tab-separated files), pictures as .svg and .png, index.html, and report.md, the same
+ * for a release note. The results are sorted and of one GPU. Without gnuplot the data and a page without pictures are still
+ * written and TERN_MISSING is returned with the remedy. */
 enum tern_status tern_report_write(const char *dir, const struct tern_report_gpu *gpu, const struct tern_results *results,
-                                   const double *bytes, struct tern_error *err);
+                                   const struct tern_report_evidence *evidence, struct tern_error *err);
 
 #endif

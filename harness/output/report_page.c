@@ -108,6 +108,12 @@ static void add_row(struct tern_str *out, const struct tern_result *row) {
     add_number(out, "", row->limit_us, "");
     add_number(out, row->planned ? "~" : "", report_percent(row), " %");
     add_number(out, "", row->p_best, "");
+    add_number(out, "", 100 * row->regret, " %");
+    add_element(out, "<td class=\"t\">", row->policy, "</td>");
+    if (row->build_key[0])
+        tern_str_printf(out, "<td>%lld</td><td>%lld</td>", (long long)row->registers, (long long)row->spill_bytes);
+    else /* rows of a release: text does not tell */
+        tern_str_append(out, "<td>–</td><td>–</td>");
     add_element(out, "<td class=\"t\">", row->template_name[0] ? row->template_name : "none", "</td>");
     add_element(out, "<td class=\"t\">", row->params, "</td></tr>\n");
 }
@@ -130,6 +136,10 @@ static void add_table(struct tern_str *out, const struct report_model *model) {
                    {"limit, µs", ""},
                    {"of limit", ""},
                    {"P(best)", ""},
+                   {"regret", ""},
+                   {"policy", " class=\"t\""},
+                   {"registers", ""},
+                   {"spilled, bytes", ""},
                    {"template", " class=\"t\""},
                    {"parameters", " class=\"t\""}};
     tern_str_append(out, "<h3>Every problem</h3>\n<p class=\"quiet\">Click a heading to sort. “~” marks a prediction.</p>\n"
@@ -142,47 +152,30 @@ static void add_table(struct tern_str *out, const struct report_model *model) {
     tern_str_append(out, "</tbody>\n</table></div>\n");
 }
 
-/* Geometric mean of the speed-ups of one series with M in [low, high]; NAN if there is none. */
-static double mean_speedup(const struct report_model *model, const char *series, int64_t low, int64_t high) {
-    double sum = 0.0;
-    size_t count = 0;
-    for (size_t i = 0; i < model->count; i++) {
-        const struct tern_result *row = &model->rows[i];
-        char name[64];
-        report_series(row, name, sizeof name);
-        if (strcmp(name, series) || row->m < low || row->m > high || !(row->speedup > 0.0))
-            continue;
-        sum += log(row->speedup);
-        count++;
-    }
-    return count ? exp(sum / (double)count) : (double)NAN;
-}
-
 /* Mean speed-ups, a line a format; nothing where nothing was measured. */
 static void add_facts(struct tern_str *out, const struct report_model *model) {
-    static const struct {
-        const char *name;
-        int64_t low, high;
-    } ranges[] = {{"M = 1", 1, 1}, {"M = 2 to 64", 2, 64}, {"M above 64", 65, INT64_MAX}};
-    const size_t range_count = sizeof ranges / sizeof ranges[0];
     tern_str_printf(out, "<p>%zu problem%s.", model->count, model->count == 1 ? "" : "s");
-    if (!model->has_speedup) {
-        tern_str_append(out, "</p>\n");
-        return;
-    }
-    tern_str_append(out,
-                    " Geometric mean over the layers of the speed-up against the fastest FP16 cuBLASLt answer for the same "
-                    "problem:</p>\n<div class=\"wide\"><table class=\"facts\">\n<tr><th class=\"t\">format</th>");
-    for (size_t r = 0; r < range_count; r++)
-        tern_str_printf(out, "<th>%s</th>", ranges[r].name);
-    tern_str_append(out, "</tr>\n");
+    if (model->has_speedup)
+        tern_str_append(out,
+                        " Geometric mean over the layers of the speed-up against the fastest FP16 cuBLASLt answer for the "
+                        "same problem, and the size of all these weights:");
+    tern_str_append(out, "</p>\n<div class=\"wide\"><table class=\"facts\">\n<tr><th class=\"t\">format</th>");
+    for (size_t r = 0; r < REPORT_RANGES && model->has_speedup; r++)
+        tern_str_printf(out, "<th>%s</th>", report_ranges[r].name);
+    tern_str_append(out, "<th>weights</th></tr>\n");
     for (size_t s = 0; s < model->series.count; s++) {
-        add_element(out, "<tr><td class=\"t\">", model->series.items[s], "</td>");
-        for (size_t r = 0; r < range_count; r++)
-            add_number(out, "", mean_speedup(model, model->series.items[s], ranges[r].low, ranges[r].high), "×");
+        const char *series = model->series.items[s];
+        add_element(out, "<tr><td class=\"t\">", series, "</td>");
+        for (size_t r = 0; r < REPORT_RANGES && model->has_speedup; r++)
+            add_number(out, "", report_mean_speedup(model, series, report_ranges[r].low, report_ranges[r].high), "×");
+        add_number(out, "", report_model_bytes(model, series) * 1e-9, " GB");
         tern_str_append(out, "</tr>\n");
     }
-    tern_str_append(out, "</table></div>\n");
+    tern_str_append(out, "<tr><td class=\"t\">FP16</td>");
+    for (size_t r = 0; r < REPORT_RANGES && model->has_speedup; r++)
+        tern_str_append(out, "<td>1</td>");
+    add_number(out, "", report_model_bytes(model, NULL) * 1e-9, " GB");
+    tern_str_append(out, "</tr>\n</table></div>\n");
 }
 
 /* Each picture in a box that scrolls sideways: at phone width its text stays readable. */
@@ -206,15 +199,15 @@ static void add_pictures(struct tern_str *out, const struct report *report, size
 /* The section of one model: means, pictures, table, links to the data. */
 static void add_model(struct tern_str *out, const struct report *report, size_t index) {
     const struct report_model *model = &report->models[index];
-    add_element(out, "<h2>", model->rows[0].shapes, "</h2>\n");
+    add_element(out, "<h2>", model->rows[0].shapes[0] ? model->rows[0].shapes : "Model not stated", "</h2>\n");
     add_facts(out, model);
     add_pictures(out, report, index);
     add_table(out, model);
-    tern_str_printf(
-        out,
-        "<p class=\"quiet\">Data: <a href=\"data/%s.tsv\">problems</a>, <a href=\"data/%s-model.tsv\">model "
-        "totals</a>, <a href=\"data/%s-heatmap.tsv\">speed-ups</a>, <a href=\"data/winners.csv\">winners.csv</a></p>\n",
-        model->name, model->name, model->name);
+    tern_str_printf(out,
+                    "<p class=\"quiet\">Data: <a href=\"data/%s.tsv\">problems</a>, <a href=\"data/%s-model.tsv\">model "
+                    "totals</a>, <a href=\"data/%s-heatmap.tsv\">speed-ups</a>, <a href=\"winners.csv\">winners.csv</a>; as "
+                    "Markdown: <a href=\"report.md\">report.md</a></p>\n",
+                    model->name, model->name, model->name);
 }
 
 /* The banner comes before any number: nobody should take a prediction for a measurement. */

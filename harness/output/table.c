@@ -1,4 +1,4 @@
-/* Result tables for people (80 columns) and winners.csv. Pure functions of result rows. */
+/* Result tables for people (80 columns). Pure functions of result rows. */
 #include "output/table.h"
 
 #include "core/file.h"
@@ -97,61 +97,4 @@ void tern_output_table(FILE *out, const struct tern_results *results) {
             print_measured(out, row);
         last = row;
     }
-}
-
-/* RFC 4180: quoted only where needed. */
-static void add_text(struct tern_str *out, const char *text) {
-    if (!strpbrk(text, ",\"\r\n")) {
-        tern_str_append(out, text);
-        return;
-    }
-    tern_str_append(out, "\"");
-    for (; *text; text++)
-        tern_str_append_bytes(out, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
-    tern_str_append(out, "\"");
-}
-
-/* Six significant digits; an empty field where nothing is known. */
-static void add_number(struct tern_str *out, double value) {
-    if (isfinite(value))
-        tern_str_printf(out, "%.6g", value);
-}
-
-void tern_output_csv_text(struct tern_str *out, const struct tern_results *results) {
-    tern_str_append(out, "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                         "pct_of_limit,p_best,regret,sustained_us,sustained_speedup\n");
-    for (size_t i = 0; i < results->count; i++) {
-        const struct tern_result *row = &results->rows[i];
-        const char *const texts[] = {row->format, row->op, row->layer};
-        for (size_t t = 0; t < 3; t++) {
-            add_text(out, texts[t]);
-            tern_str_append(out, ",");
-        }
-        tern_str_printf(out, "%lld,%lld,%lld,", (long long)row->n, (long long)row->k, (long long)row->m);
-        add_text(out, row->template_name);
-        tern_str_append(out, ",");
-        add_text(out, row->params);
-        const double times[] = {row->us, row->us_lo, row->us_hi};
-        for (size_t t = 0; t < 3; t++) {
-            tern_str_append(out, ",");
-            add_number(out, times[t]);
-        }
-        tern_str_append(out, ",");
-        add_text(out, row->baseline);
-        const double rest[] = {row->baseline_us, row->speedup, row->limit_us,     row->pct_of_limit,
-                               row->p_best,      row->regret,  row->sustained_us, row->sustained_speedup};
-        for (size_t t = 0; t < sizeof rest / sizeof rest[0]; t++) {
-            tern_str_append(out, ",");
-            add_number(out, rest[t]);
-        }
-        tern_str_append(out, "\n");
-    }
-}
-
-enum tern_status tern_output_csv(const char *path, const struct tern_results *results, struct tern_error *err) {
-    struct tern_str text = {0};
-    tern_output_csv_text(&text, results);
-    enum tern_status status = tern_file_write(path, text.data, text.length, err);
-    tern_str_free(&text);
-    return status;
 }

@@ -1,4 +1,4 @@
-/* Result tables, JSON and CSV on stdout. Pure functions of result rows. */
+/* Result tables and JSON on stdout. Pure functions of result rows. */
 #ifndef TERN_OUTPUT_TABLE_H
 #define TERN_OUTPUT_TABLE_H
 
@@ -6,18 +6,11 @@
 #include "core/outcome.h"
 #include "core/result.h"
 
-#include "core/str.h"
-
 #include <stdio.h>
 
 /* Human table, at most 80 columns: layer, M, winner, us, best cuBLASLt us, speed-up, % of limit; grouped by gpu, model and
  * format. Planned rows stand under their own heading, their predicted us marked "~", with no speed-up. */
 void tern_output_table(FILE *out, const struct tern_results *results);
-/* winners.csv: format, op, layer, n, k, m, template, params, us, us_lo, us_hi, baseline, baseline_us, speedup, limit_us,
- * pct_of_limit, p_best. Sorted; no timestamps. */
-enum tern_status tern_output_csv(const char *path, const struct tern_results *results, struct tern_error *err);
-/* The same as text, appended to `out`. Unknown numbers are empty fields. */
-void tern_output_csv_text(struct tern_str *out, const struct tern_results *results);
 /* The documented --json of `run` (design 8), with a newline at its end. Unknown numbers are null. outcomes NULL: no counts
  * ({}). Problems without a winner (empty template_name) have status "none" and a null winner. */
 void tern_output_run_json(FILE *out, const char *gpu, bool planned, const char *db, const struct tern_results *results,

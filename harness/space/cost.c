@@ -31,6 +31,14 @@ double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, i
     return codes + 2 * scales + zeros + 2 * (double)m * ((double)k + (double)n);
 }
 
+bool tern_cost_compute_bound(double balance, const struct tern_format *format, int64_t m, int64_t n, int64_t k) {
+    return 2.0 * (double)m * (double)n * (double)k > balance * tern_cost_bytes(format, m, n, k);
+}
+
+double tern_cost_balance(const struct tern_gpu *gpu) {
+    return gpu->f16_tflops * 1e3 / gpu->memory_gbs;
+}
+
 double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k) {
     /* Weights only: x and y of the launch before may still lie in the L2, and a limit must not be passed. */
     double read_us = tern_gpu_read_us(gpu, tern_cost_bytes(format, 0, n, k));

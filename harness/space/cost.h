@@ -10,6 +10,11 @@ double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, i
  * launch). */
 double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k);
 
+/* True where arithmetic bounds the problem: 2MNK over its bytes is more than `balance`, the data sheet's f16 rate over its
+ * bandwidth (tern_cost_balance, before ceilings replace the figures: no measurement may change the policy of a row). */
+bool tern_cost_compute_bound(double balance, const struct tern_format *format, int64_t m, int64_t n, int64_t k);
+double tern_cost_balance(const struct tern_gpu *gpu); /* operations a byte */
+
 struct tern_resources { /* from the compiler; zero when not built yet */
     int64_t registers, static_smem_bytes, spill_bytes;
 };

@@ -159,11 +159,39 @@ enum tern_status tern_store_batch_end(struct tern_store *s, enum tern_status sta
 /* Outcome counts of a run: counts[TERN_OUTCOME_COUNT]. */
 enum tern_status tern_store_outcomes(struct tern_store *s, int64_t run, int64_t *counts, struct tern_error *err);
 
+/* What measured the winners of a gpu name, for the record of a release (store_facts.c). */
+struct tern_store_fact {
+    const char *section;              /* "run", "nvrtc", "policy", "outcome", "build", "template" */
+    char name[512];                   /* command line; version; policy; "STAGE OUTCOME"; outcome of builds; template */
+    char text[64];                    /* of a run its tern version, of a template its hash */
+    int64_t count;                    /* of outcomes and builds */
+    int64_t exit_code, seconds, seed; /* of a run; -1 where it died */
+};
+/* In an order that depends on their content only, but for runs, which stand in theirs. Runs: those of devices of this name;
+ * templates: those of its winners. Stops when `each` returns something other than TERN_OK, and returns that. */
+enum tern_status tern_store_facts_each(struct tern_store *s, const char *gpu,
+                                       enum tern_status (*each)(void *user, const struct tern_store_fact *fact,
+                                                                struct tern_error *err),
+                                       void *user, struct tern_error *err);
+/* The device of the newest measured winner of this gpu name. */
+enum tern_status tern_store_winner_device(struct tern_store *s, const char *gpu, struct tern_store_device *out, bool *found,
+                                          struct tern_error *err);
+
 /* Every trial of a problem on devices of a gpu name, oldest first, those that ran on no device left out: calls `each` per row; stops on non-zero. */
 enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
                                         int (*each)(void *user, const struct tern_store_trial *t,
                                                     const struct tern_store_build *b),
                                         void *user, struct tern_error *err);
+
+/* For `tune show` (store_why.c). Builds of a format that the compiler refused for this gpu name, with their logs; newest baselines
+ * of a problem, one of each kind; the compiler's log of a build, "" if there is none (the caller frees). */
+enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format,
+                                         void (*each)(void *user, const struct tern_store_build *b), void *user,
+                                         struct tern_error *err);
+enum tern_status tern_store_baselines_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,
+                                           void (*each)(void *user, const struct tern_store_baseline *b), void *user,
+                                           struct tern_error *err);
+enum tern_status tern_store_build_log(struct tern_store *s, const char *key, char **log, struct tern_error *err);
 
 /* What was measured on one class of device, for recordings. A baseline's stage is "baseline", its template_name its kind. A
  * build that the compiler refused for such devices has the stage "build" and no problem but its format. */

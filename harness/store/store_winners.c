@@ -169,7 +169,7 @@ static const struct {
     FIELD(gpu),           FIELD(arch),       FIELD(format),        FIELD(op),       FIELD(shapes),    FIELD(layer),
     FIELD(template_name), FIELD(layout),     FIELD(params),        FIELD(baseline), FIELD(entry),     FIELD(grid[0]),
     FIELD(grid[1]),       FIELD(grid[2]),    FIELD(block),         FIELD(smem),     FIELD(workspace), FIELD(cluster),
-    FIELD(build_key),     FIELD(cubin_hash), FIELD(template_hash),
+    FIELD(build_key),     FIELD(cubin_hash), FIELD(template_hash), FIELD(device),   FIELD(driver),    FIELD(policy),
 };
 static const size_t DOUBLES[] = {
     offsetof(struct tern_result, us),
@@ -187,6 +187,7 @@ static const size_t DOUBLES[] = {
     offsetof(struct tern_result, predicted_us),
     offsetof(struct tern_result, sustained_us),
     offsetof(struct tern_result, sustained_speedup),
+    offsetof(struct tern_result, default_us),
 };
 static const size_t INTEGERS[] = {
     offsetof(struct tern_result, m),           offsetof(struct tern_result, n),
@@ -201,12 +202,18 @@ static const size_t INTEGERS[] = {
 static const char WINNERS_SQL[] =
     "SELECT gpu, arch, format, op, shapes, layer, template, layout, params, baseline, entry, grid_x, grid_y, grid_z, block, "
     "smem,"
-    " workspace, cluster, key, cubin_hash, template_hash,"
+    " workspace, cluster, key, cubin_hash, template_hash, device_name, CASE planned WHEN 1 THEN '' ELSE driver END, policy,"
     " us, us_lo, us_hi, p_best, regret, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, "
-    "predicted_us, sustained_us, sustained_speedup,"
+    "predicted_us, sustained_us, sustained_speedup, default_us,"
     " m, n, k, layer_count, registers, static_smem_bytes, spill_bytes, min_m, max_m, planned FROM ("
-    "  SELECT w.*, d.gpu, d.arch, p.format, p.op, p.m, p.n, p.k, c.template, c.params, c.template_hash, b.key, b.cubin_hash,"
+    "  SELECT w.*, d.gpu, d.arch, d.name AS device_name, d.driver, p.format, p.op, p.m, p.n, p.k, c.template, c.params, "
+    "c.template_hash, b.key, b.cubin_hash,"
     "   b.registers, b.static_smem_bytes, b.spill_bytes,"
+    /* The final that the winner came from: its median is the winner's, bit for bit, whatever build owns it by now. */
+    "   (SELECT t.policy FROM trial t WHERE t.problem = w.problem AND t.stage = 'final' AND t.us = w.us"
+    "    ORDER BY t.id DESC LIMIT 1) AS policy,"
+    "   (SELECT x.us FROM baseline x WHERE x.problem = w.problem AND x.kind = 'cublaslt-default' AND x.device = w.device"
+    "    ORDER BY x.id DESC LIMIT 1) AS default_us,"
     "   row_number() OVER (PARTITION BY d.gpu, w.shapes, p.format, p.op, w.layer, p.m ORDER BY w.planned, w.id DESC) AS "
     "place"
     "  FROM winner w JOIN device d ON d.id = w.device JOIN problem p ON p.id = w.problem JOIN build b ON b.id = w.build"

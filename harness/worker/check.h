@@ -28,11 +28,11 @@ bool tern_check_shape_fits(const struct tern_check_shape *shape, const struct te
 
 struct tern_check_problem; /* host data and device buffers of one (format, layout, shape) */
 
-/* Generates two sets of weights (from `seed` and a second seed), packs and uploads them, computes references for every
+/* Takes two sets of weights, `given` or (NULL) random ones from `seed` and a second seed; packs and uploads them, computes references for every
  * element. The problem belongs to this context; free it before the context closes. */
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape, uint64_t seed,
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
                                            struct tern_check_problem **problem, struct tern_error *err);
 void tern_check_problem_free(struct tern_check_problem *problem);
 
@@ -67,6 +67,12 @@ enum tern_status tern_check_candidate(struct tern_check_bench *bench, const stru
                                       const void *image, size_t image_bytes, int64_t sms, const struct tern_gpu *gpu,
                                       size_t max_shapes, const struct tern_check_shape *own,
                                       struct tern_check_result *result, int64_t *shapes, struct tern_error *err);
+/* The same on rows of real weights: `weights` is two sets of one shape, which are taken over. A candidate that does not serve the shape
+ * is OK with *checked false. */
+enum tern_status tern_check_real(struct tern_check_bench *bench, const struct tern_candidate *candidate, const void *image,
+                                 size_t image_bytes, int64_t sms, const struct tern_gpu *gpu, int64_t m,
+                                 struct tern_weights weights[2], struct tern_check_result *result, bool *checked,
+                                 struct tern_error *err);
 /* The problem's M and K with few columns, so that a check stays cheap. */
 struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k);
 

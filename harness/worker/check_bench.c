@@ -46,7 +46,7 @@ static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape
     enum tern_status status = TERN_OK;
     if (bench->problems[shape] == NULL) {
         status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout,
-                                           shape_at(bench, shape), bench->seed, &bench->problems[shape], err);
+                                           shape_at(bench, shape), bench->seed, NULL, &bench->problems[shape], err);
     }
     *problem = bench->problems[shape];
     return status;
@@ -179,5 +179,50 @@ enum tern_status tern_check_candidate(struct tern_check_bench *bench, const stru
         }
     }
     free(chosen.shapes);
+    return status;
+}
+
+/* Loads the image and checks it on a problem made for this one call. */
+static enum tern_status check_once(struct tern_check_bench *bench, const struct tern_candidate *candidate, const void *image,
+                                   size_t image_bytes, int64_t sms, struct tern_check_problem *problem, int64_t smem_bytes,
+                                   struct tern_check_result *result, struct tern_error *err) {
+    void *module, *function;
+    struct tern_error local = {0};
+    if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, smem_bytes, &module,
+                                    &function, &local) != TERN_OK) {
+        result->outcome = TERN_OUTCOME_RESOURCES;
+        tern_str_copy(result->detail, sizeof result->detail, local.text);
+        return TERN_OK;
+    }
+    enum tern_status status = tern_check_run(problem, candidate, function, sms, result, err);
+    bench->backend->module_unload(bench->context, module);
+    return status;
+}
+
+enum tern_status tern_check_real(struct tern_check_bench *bench, const struct tern_candidate *candidate, const void *image,
+                                 size_t image_bytes, int64_t sms, const struct tern_gpu *gpu, int64_t m,
+                                 struct tern_weights weights[2], struct tern_check_result *result, bool *checked,
+                                 struct tern_error *err) {
+    const struct tern_check_shape own = {m, weights[0].n, weights[0].k};
+    const struct tern_problem_shape shape = {.format = &bench->format, .m = own.m, .n = own.n, .k = own.k};
+    struct tern_check_problem *problem = NULL;
+    struct tern_geometry geometry;
+    struct tern_error local;
+    char reason[256];
+    bool valid = true;
+    *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
+    *checked = false;
+    enum tern_status status =
+        tern_template_valid(candidate->tmpl, candidate->values, &shape, gpu, &valid, NULL, reason, sizeof reason, err);
+    if (status != TERN_OK || !valid || tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) != TERN_OK) {
+        return status;
+    }
+    status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout, &own, bench->seed,
+                                       weights, &problem, err);
+    if (status == TERN_OK) {
+        status = check_once(bench, candidate, image, image_bytes, sms, problem, geometry.smem_bytes, result, err);
+        *checked = true;
+    }
+    tern_check_problem_free(problem);
     return status;
 }

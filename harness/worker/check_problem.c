@@ -92,12 +92,18 @@ const void *check_input_data(const struct check_set *set, int input) {
     return data[input];
 }
 
-/* Weights and activations of one seed with their reference for every element, and device buffers of the right sizes (not yet
+/* Weights (given ones change their owner) and activations of one seed with their reference for every element, and device buffers of the right sizes (not yet
  * written). */
 static enum tern_status create_set(struct tern_check_problem *p, struct check_set *set, const struct tern_layout *layout,
-                                   uint64_t seed, struct tern_error *err) {
+                                   uint64_t seed, struct tern_weights *given, struct tern_error *err) {
     int64_t m = p->shape.m, n = p->shape.n, k = p->shape.k;
-    enum tern_status status = tern_weights_random(&p->format, n, k, seed, &set->weights, err);
+    enum tern_status status = TERN_OK;
+    if (given != NULL) {
+        set->weights = *given;
+        *given = (struct tern_weights){0};
+    } else {
+        status = tern_weights_random(&p->format, n, k, seed, &set->weights, err);
+    }
     if (status == TERN_OK) {
         status = tern_layout_pack(layout, &set->weights, &set->packed, err);
     }
@@ -178,7 +184,7 @@ static int64_t *count_up(int64_t count) {
 
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape, uint64_t seed,
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
                                            struct tern_check_problem **problem, struct tern_error *err) {
     struct tern_check_problem *p = tern_alloc_zero(1, sizeof *p);
     p->backend = backend;
@@ -190,9 +196,9 @@ enum tern_status tern_check_problem_create(const struct tern_backend *backend, v
     int64_t y_bytes = shape->m * shape->n * (int64_t)sizeof *p->got;
     p->got = tern_alloc((size_t)y_bytes);
     p->first = tern_alloc((size_t)y_bytes);
-    enum tern_status status = create_set(p, &p->sets[0], layout, seed, err);
+    enum tern_status status = create_set(p, &p->sets[0], layout, seed, given, err);
     if (status == TERN_OK) {
-        status = create_set(p, &p->sets[1], layout, seed + 1000003, err);
+        status = create_set(p, &p->sets[1], layout, seed + 1000003, given != NULL ? given + 1 : NULL, err);
     }
     if (status == TERN_OK) {
         status = create_one_hot(p, seed + (uint64_t)(shape->m * 31 + shape->n * 7 + shape->k), err);

@@ -8,11 +8,14 @@
 #include "device/compiler.h"
 #include "worker/check.h"
 #include "worker/message.h"
+#include "worker/real_weights.h"
 #include "worker/reply.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define REAL_ROWS       24 /* of a checkpoint's layer, from both ends */
+#define REAL_M          4
 #define EMULATED_SHAPES 4 /* cheapest of the odd shapes that the candidate serves */
 
 struct emulation {
@@ -51,6 +54,29 @@ static enum tern_status compile(const json_t *request, const struct emulation *e
                             ok, err);
 }
 
+/* The first and the last rows of the checkpoint's layer, at a small batch size that the template serves. */
+static enum tern_status check_real(const json_t *request, struct emulation *e, struct tern_check_bench *bench, int64_t sms,
+                                   struct tern_check_result *result, struct tern_error *err) {
+    const int64_t rows = tern_message_int(request, "n", 8) < REAL_ROWS ? 8 : REAL_ROWS;
+    const int64_t few = e->tmpl.m_min > REAL_M ? e->tmpl.m_min : REAL_M, m = few < e->tmpl.m_max ? few : e->tmpl.m_max;
+    struct tern_weights weights[2] = {0};
+    bool checked = false;
+    enum tern_status status = tern_real_weights(request, &e->format, 0, rows, &weights[0], err);
+    if (status == TERN_OK)
+        status = tern_real_weights(request, &e->format, -1, rows, &weights[1], err);
+    if (status == TERN_OK)
+        status = tern_check_real(bench, &e->candidate, e->object, strlen(e->object) + 1, sms, &e->gpu, m, weights, result,
+                                 &checked, err);
+    if (status == TERN_OK && result->outcome != TERN_OUTCOME_OK) {
+        char detail[sizeof result->detail];
+        tern_str_copy(detail, sizeof detail, result->detail);
+        tern_str_format(result->detail, sizeof result->detail, "on real weights: %s", detail);
+    }
+    tern_weights_free(&weights[0]);
+    tern_weights_free(&weights[1]);
+    return status;
+}
+
 static enum tern_status check(const json_t *request, struct emulation *e, struct tern_check_result *result,
                               struct tern_error *err) {
     void *context = NULL;
@@ -69,6 +95,8 @@ static enum tern_status check(const json_t *request, struct emulation *e, struct
     if (status == TERN_OK)
         status = tern_check_candidate(bench, &e->candidate, e->object, strlen(e->object) + 1, info.sms, &e->gpu,
                                       EMULATED_SHAPES, &own, result, &shapes, err);
+    if (status == TERN_OK && result->outcome == TERN_OUTCOME_OK && tern_real_weights_asked(request))
+        status = check_real(request, e, bench, info.sms, result, err);
     tern_check_bench_free(bench);
     backend->close(context);
     return status;

@@ -33,6 +33,7 @@ struct final {
     double gpu_seconds;       /* rounds, load and the verification behind them */
     double loaded[MAX_ENTRIES + BASELINES][LOADED_VISITS * GPU_LOADED_SAMPLES]; /* by entrant */
     size_t loaded_count[MAX_ENTRIES + BASELINES];
+    struct tern_clocks loaded_clocks;
     struct tern_gemm *gemm;
     int algorithms, best;
     void *scratch; /* dense weights of one copy, written by the dequantise baseline */
@@ -156,11 +157,13 @@ static size_t pick_loaded(struct final *f, size_t *list) {
 static enum tern_status time_loaded(struct final *f, struct tern_error *err) {
     size_t list[LOADED_ENTRANTS], count = pick_loaded(f, list);
     enum tern_status status = TERN_OK;
+    tern_cuda_watch(f->s->context, &f->loaded_clocks); /* what was seen before is not of the load */
     for (size_t i = 0; i < LOADED_VISITS * count && status == TERN_OK; i++) {
         size_t e = list[i < count ? i : 2 * count - 1 - i];
         status = gpu_times_loaded(f->s, f->rounds.entrants[e].graph, f->loaded[e] + f->loaded_count[e], err);
         f->loaded_count[e] += GPU_LOADED_SAMPLES;
     }
+    tern_cuda_watch(f->s->context, &f->loaded_clocks);
     return status;
 }
 
@@ -187,11 +190,12 @@ static json_t *final_reply(struct final *f) {
                             tern_message_from_samples(baseline(f, b)->samples, baseline(f, b)->count));
     json_object_set_new(baselines, "cublaslt-best16/sustained",
                         tern_message_from_samples(f->loaded[f->count + BEST], f->loaded_count[f->count + BEST]));
-    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:b, s:i, s:i, s:f}", "entries", entries, "baselines",
-                     baselines, "best_algorithm", f->best, "algorithms", f->algorithms, "sm_mhz", r->clocks.sm_mhz,
-                     "temperature_c", r->clocks.temperature_c, "power_w", r->clocks.power_w, "throttle",
-                     (json_int_t)r->clocks.throttle_reasons, "others", r->clocks.other_processes, "settled", r->settled,
-                     "left_out", (int)r->left_out, "disturbed", (int)r->disturbed, "gpu_seconds", f->gpu_seconds);
+    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:b, s:i, s:i, s:f}", "entries", entries,
+                     "baselines", baselines, "loaded_mhz", f->loaded_clocks.sm_mhz, "best_algorithm", f->best, "algorithms",
+                     f->algorithms, "sm_mhz", r->clocks.sm_mhz, "temperature_c", r->clocks.temperature_c, "power_w",
+                     r->clocks.power_w, "throttle", (json_int_t)r->clocks.throttle_reasons, "others",
+                     r->clocks.other_processes, "settled", r->settled, "left_out", (int)r->left_out, "disturbed",
+                     (int)r->disturbed, "gpu_seconds", f->gpu_seconds);
 }
 
 static void final_free(struct final *f) {

@@ -4,6 +4,7 @@
 
 #include "core/str.h"
 #include "verify/guard.h"
+#include "worker/real_weights.h"
 #include "worker/reply.h"
 
 #include <stdlib.h>
@@ -295,7 +296,9 @@ enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *reques
     s->seed = tern_message_int(request, "seed", 1);
     l->m_max = tern_message_int(request, "m_max", 1);
     enum tern_status status = tern_format_parse(tern_message_text(request, "format"), &format, err);
-    if (status == TERN_OK)
+    if (status == TERN_OK && tern_real_weights_asked(request))
+        status = tern_real_weights(request, &format, 0, 0, &l->weights, err);
+    else if (status == TERN_OK)
         status = tern_weights_random(&format, tern_message_int(request, "n", 0), tern_message_int(request, "k", 0),
                                      (uint64_t)s->seed, &l->weights, err);
     if (status == TERN_OK)

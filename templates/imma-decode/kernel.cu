@@ -270,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_imma_decode(con
     const struct tern_places p = tern_places_make(s, rings_end, rows);
     // Ahead of the weights: loads return in order, and behind the weights x would wait for memory.
     tern_x_copy_async(p.x, s.most_tiles * 256, s, args, rows, warp, lane);
-    struct tern_ring ring;
+    struct tern_warp_ring ring;
     tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
                     shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)

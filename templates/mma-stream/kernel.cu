@@ -211,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(cons
     const struct tern_share s = tern_share_make(args);
     const struct tern_places p = tern_places_make(s, shared, rows);
     tern_x_copy_async(p.x, p.pitch, s, args, rows, warp, lane); // ahead of the weights: loads return in order
-    struct tern_ring ring;
+    struct tern_warp_ring ring;
     tern_ring_start(ring, p.rings + warp * (STAGES * STAGE_BYTES),
                     p.rings + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
     if (CLUSTER_K > 1)

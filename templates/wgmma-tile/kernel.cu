@@ -1,19 +1,22 @@
 /* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, binary16 x and y, fp32
  * accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x by cp.async into swizzled
- * tiles, code words by bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row
- * operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the
- * shared-memory operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second
- * set of registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles, code words by
+ * bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma,
+ * dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory
+ * operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second set of
+ * registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   CONSUMERS       warpgroups that multiply
- *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS * ROW_BLOCKS rows
+ *   K_PARTS         of them that share rows and take slices in turn; their sums meet in shared memory
+ *   ROW_BLOCKS      64-row blocks of W of each; a tile has up to 64 * CONSUMERS / K_PARTS * ROW_BLOCKS rows
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
+ *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
+ *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
@@ -25,21 +28,30 @@
 #include "tern/cluster_sum.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
+#include "tern/part_sum.cuh"
 #include "tern/slice_ring.cuh"
-#include "tern/sweep.cuh"
+#include "tern/stream_sum.cuh"
+#include "tern/tensor_copy.cuh"
+#include "tern/tile_plan.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
-constexpr int BLOCKS = CONSUMERS * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
-constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
+constexpr int WARPS_N = CONSUMERS / K_PARTS; /* warpgroups side by side along N */
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
+constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
+/* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
+ * the next set is wanted. With two it waits for the products whose registers it takes. */
+constexpr int SETS = CHUNKS % 4 == 0 && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* codes and scales of a slice are loaded a chunk before they are decoded; else the
+                                            scale of the group before is still needed */
 
-/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers]; bytes of one ring entry. */
+/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers][tensor map]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
 constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
@@ -49,6 +61,13 @@ constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
+constexpr int MAP_AT =
+    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+
+/* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
+ * for each block. At most twice as many tiles as workers are cut. */
+constexpr int COUNTERS = STREAM_K ? 2 * CONSUMERS : 0; /* for each block */
+constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
@@ -59,42 +78,19 @@ constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS :
 static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: else a warpgroup that is ahead takes the slice "
+                                     "before its own for it, since a barrier knows the parity of its phase only");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
-static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
+static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
+static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K, "sums of whole blocks only go through global memory");
+static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT,
+              "parts are equal, and their sums fit in the ring");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-/* One output tile: up to BLOCKS row blocks of 64 rows of W, BLOCK_M rows of x. */
-struct place {
-    int row_tile;             /* first 16-row tile of W */
-    int blocks;               /* row blocks, from 1 on */
-    int row_tiles, k_tiles;   /* of W */
-    int k_begin, k_end, rank; /* k tiles of this block of the cluster, which is number `rank` of CLUSTER_K */
-    long long x_row;          /* first row of x */
-};
-
-/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
-__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
-    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
-                                    gridDim.x / CLUSTER_K);
-}
-
-/* The next tile of the sweep; false when it is over. */
-__device__ __forceinline__ bool next_place(const tern_args &args, tern_sweep &sweep, place &at) {
-    if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
-        return false;
-    at.row_tiles = (int)((args.n + 15) / 16);
-    at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-    at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
-    at.k_begin = (int)((long long)at.rank * at.k_tiles / CLUSTER_K);
-    at.k_end = (int)((at.rank + 1LL) * at.k_tiles / CLUSTER_K);
-    at.row_tile = (int)sweep.row_block * 4;
-    at.blocks = (int)sweep.blocks;
-    at.x_row = (long long)sweep.tile_m * BLOCK_M;
-    return true;
-}
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
@@ -102,10 +98,11 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 
 /* ---- producer ---- */
 
-/* Warp 0 of the producers copies codes, scales and zeros, warp 1 makes x known to the tensor cores, the others copy x. */
+/* Warp 0 of the producers copies codes, scales and zeros. Warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
+ * copied known to the tensor cores. */
 
 /* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
-__device__ __forceinline__ void copy_side(const tern_args &args, const place &at, unsigned char *shared, int stage,
+__device__ __forceinline__ void copy_side(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
                                           int k_tile, int lane) {
     constexpr int SCALE_PIECES = CTA_TILES * groups::in_tile * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
     if (!GROUPED)
@@ -129,7 +126,7 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const place &at
 }
 
 /* Codes: lane l of the warp copies tile l; the barrier counts the bytes. Tiles outside W are left as they are. */
-__device__ __forceinline__ void copy_codes(const tern_args &args, const place &at, unsigned char *shared, int stage,
+__device__ __forceinline__ void copy_codes(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
     const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
@@ -144,7 +141,7 @@ __device__ __forceinline__ void copy_codes(const tern_args &args, const place &a
 }
 
 /* Warp 0: what belongs to W. */
-__device__ __forceinline__ void produce_weights(const tern_args &args, const place &at, unsigned char *shared,
+__device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
@@ -157,8 +154,8 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const pla
 }
 
 /* Warps 2 and 3. */
-__device__ __forceinline__ void produce_x(const tern_args &args, const place &at, unsigned char *shared, tern_ring &fill,
-                                          int thread) {
+__device__ __forceinline__ void produce_x(const tern_args &args, const tern_place &at, unsigned char *shared,
+                                          tern_ring &fill, int thread) {
     const long long left = args.m - at.x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
@@ -176,19 +173,28 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    tern_sweep sweep = start_sweep(args);
-    place at;
-    while (next_place(args, sweep, at)) {
+    tern_place at;
+    plan tiles(args, at);
+    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
+    if (X_COPY > 0 && warp == 1)
+        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, lane);
+    while (tiles.next(at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
-        else if (warp == 1)
+        else if (X_COPY > 0) {
+            if (warp == 1)
+                tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
+                                                 fill, lane);
+        } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
             produce_x(args, at, shared, fill, thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum and the one behind it */
+        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum, */
             tern_cluster_sync();
             tern_cluster_sync();
+        }
+        if (CLUSTER_K * K_PARTS > 1) { /* and the one behind the sums */
             tern_block_sync(1, THREADS);
             tern_fence_async(); /* bulk copies follow where ordinary stores were */
         }
@@ -204,14 +210,15 @@ struct consumer {
     unsigned words[ROW_BLOCKS][tern_codes<BITS>::words];  /* codes of the 128-k tile, loaded as needed */
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
-    int warpgroup, warp, lane;  /* warp within the warpgroup */
+    int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
+    int warp, lane;             /* warp within the warpgroup */
     tern_gather gather;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
  * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (b * CONSUMERS + state.warpgroup) * 4 + state.warp;
+    return (b * WARPS_N + state.n) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
@@ -243,22 +250,23 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
     }
 }
 
-/* Adds the finished group, scaled in fp32. */
-template <int ACTIVE> __device__ __forceinline__ void flush_group(consumer &state, const unsigned (&scales)[ROW_BLOCKS]) {
-#pragma unroll
-    for (int b = 0; b < (SCALE_SUMS ? ACTIVE : 0); b++)
-        tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0], __half22float2(tern_as_half2(scales[b])));
-}
-
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come. */
+/* Loads what the decoding of the slice in `stage` begins with. */
+template <int ACTIVE>
+__device__ __forceinline__ void load_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile) {
+    load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, 0);
+    load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile, 0);
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come, but for
+ * the first of the slice where load_slice has done so. */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
-        if ((step + u) % 2 == 0) {
+        if ((step + u) % 2 == 0 && (step + u > 0 || !LOAD_AHEAD)) {
             load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
             load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES,
                                k_tile, (step + u) / 2);
@@ -305,37 +313,50 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
         tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
 }
 
-/* All slices of a tile, for a warpgroup that has ACTIVE of its row blocks. While a chunk multiplies, the next one is
- * dequantised, which at the end of a slice is the first of the next slice. */
+/* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
+ * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
 template <int ACTIVE>
-__device__ __forceinline__ void multiply_tile(const place &at, consumer &state, unsigned char *shared, tern_ring &use) {
-    fragments a[2];
+__device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &state, unsigned char *shared, tern_ring use) {
+    fragments a[SETS];
+    const int k_begin = at.k_begin + state.turn;
     int released = -1; /* stage to give back when its last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
-    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)at.k_begin, 0, a[0]);
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+    if (LOAD_AHEAD)
+        load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_begin);
+    decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0, a[0]);
+    for (int k_tile = k_begin; k_tile < at.k_end; k_tile += K_PARTS) {
         const int stage = use.stage;
         const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
-        tern_ring_advance<STAGES>(use);
+        tern_ring_advance<STAGES, K_PARTS>(use);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
-            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % 2]);
-            tern_wgmma_wait<1>();
-            if (c == 0)
-                release(state, shared, released);
+            fragments &next = a[(c + 1) % SETS];
+            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % SETS]);
+            if (SETS == 2)
+                tern_wgmma_wait<1>();
             unsigned scale[ROW_BLOCKS];
 #pragma unroll
             for (int b = 0; b < ROW_BLOCKS; b++)
                 scale[b] = state.scale[b];
             if (c + 1 < CHUNKS)
-                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, a[(c + 1) % 2]);
-            else if (k_tile + 1 < at.k_end) {
+                decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, next);
+            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + K_PARTS < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
-                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + 1, 0, a[0]);
+                if (LOAD_AHEAD)
+                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS);
             }
+            if (c + 1 == CHUNKS && k_tile + K_PARTS < at.k_end)
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS, 0, next);
+            if (SETS > 2)
+                tern_wgmma_wait<1>();
+            if (c == 0)
+                release(state, shared, released);
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
-                flush_group<ACTIVE>(state, scale);
+#pragma unroll
+                for (int b = 0; b < ACTIVE; b++)
+                    tern_wgmma_add_scaled(state.sum[b], state.part[SCALE_SUMS ? b : 0],
+                                          __half22float2(tern_as_half2(scale[b])));
             }
         }
         released = stage;
@@ -348,16 +369,17 @@ __device__ __forceinline__ void multiply_tile(const place &at, consumer &state, 
 }
 
 /* The same for a warpgroup without rows in the tile. */
-__device__ __forceinline__ void skip_tile(const place &at, const consumer &state, unsigned char *shared, tern_ring &use) {
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+__device__ __forceinline__ void skip_tile(const tern_place &at, const consumer &state, unsigned char *shared,
+                                          tern_ring use) {
+    for (int k_tile = at.k_begin + state.turn; k_tile < at.k_end; k_tile += K_PARTS) {
         tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
-        tern_ring_advance<STAGES>(use);
+        tern_ring_advance<STAGES, K_PARTS>(use);
     }
 }
 
 /* Zero sums; zero points that do not change along K. */
-__device__ __forceinline__ void start_sums(const tern_args &args, const place &at, consumer &state) {
+__device__ __forceinline__ void start_sums(const tern_args &args, const tern_place &at, consumer &state) {
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         state.zero[b] = tern_zero_biases<BITS>(ZERO, ZERO);
@@ -376,9 +398,26 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const place &a
 
 /* ---- sums to y ---- */
 
+/* A warpgroup's part of a cut tile: true if it is the last one there; then it has the sums of all. */
+__device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
+                                           unsigned char *shared, int active) {
+    unsigned char *counters = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
+    tern_join join;
+    join.place = at.tile * CONSUMERS + state.warpgroup;
+    join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
+    join.pitch = SLOT_BYTES;
+    join.slots = counters + 8 * COUNTERS * (unsigned long long)gridDim.x + at.first * (2 * SLOT_BYTES) +
+                 state.warpgroup * (SLOT_BYTES / CONSUMERS);
+    join.self = blockIdx.x - at.first;
+    join.all = at.contributors;
+    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
+    join.barrier = 2 + state.warpgroup;
+    return tern_stream_join(join, state.sum, active);
+}
+
 /* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
-__device__ __forceinline__ void store_sums(const tern_args &args, const place &at, consumer &state, unsigned char *shared,
-                                           int active) {
+__device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
+                                           unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
     const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, at.rank};
 #pragma unroll
@@ -391,29 +430,51 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const place &a
     }
 }
 
+/* Adds over the warpgroups that took turns and over the cluster; the first of them then has the sums that it stores. */
+__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared) {
+    if (K_PARTS > 1)
+        tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
+    if (CLUSTER_K > 1) {
+        if (state.turn == 0)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, at.rank);
+        else {
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+    }
+    if (CLUSTER_K * K_PARTS > 1)
+        tern_block_sync(1, THREADS); /* the ring is the producers' again */
+}
+
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
     consumer state;
     state.warpgroup = warpgroup;
+    state.n = warpgroup % WARPS_N;
+    state.turn = warpgroup / WARPS_N;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
     state.gather = tern_gather_start(state.lane);
     tern_ring use = {0, 0};
-    tern_sweep sweep = start_sweep(args);
-    place at;
-    while (next_place(args, sweep, at)) {
-        const int active = at.blocks > warpgroup ? (at.blocks - warpgroup + CONSUMERS - 1) / CONSUMERS : 0;
+    tern_place at;
+    plan tiles(args, at);
+    while (tiles.next(at)) {
+        const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
+        tern_ring own = use; /* its first slice, if K reaches there */
+        tern_ring_skip<STAGES>(own, state.turn);
+        tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
         start_sums(args, at, state);
-        if (active == ROW_BLOCKS)
-            multiply_tile<ROW_BLOCKS>(at, state, shared, use);
-        else if (active == 0)
-            skip_tile(at, state, shared, use);
+        if (active == 0 || at.k_begin + state.turn >= at.k_end)
+            skip_tile(at, state, shared, own);
+        else if (active == ROW_BLOCKS)
+            multiply_tile<ROW_BLOCKS>(at, state, shared, own);
         else
-            multiply_tile<1>(at, state, shared, use);
+            multiply_tile<1>(at, state, shared, own);
         __syncwarp();
-        if (CLUSTER_K > 1) {
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
-            tern_block_sync(1, THREADS); /* the ring is the producers' again */
-        }
+        add_up(at, state, shared);
+        if (state.turn > 0)
+            continue;
+        if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
+            continue;
         store_sums(args, at, state, shared, active);
     }
 }
@@ -422,9 +483,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: the announcement of the codes' bytes, x, and the lanes that copy scales. */
+    /* Full: the announcement of the codes' bytes, x or its announcement, and the lanes that copy scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * CONSUMERS);
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * WARPS_N);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

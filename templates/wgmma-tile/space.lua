@@ -1,13 +1,14 @@
 -- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers.
-local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8320*CONSUMERS+24*STAGES"
+-- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
+local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS/K_PARTS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
+    .. "+8320*CONSUMERS+24*STAGES+256*X_COPY"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
-    local tiles = 4 * p.CONSUMERS * p.ROW_BLOCKS
+    local tiles = 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
+        + 256 * p.X_COPY
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
@@ -29,15 +30,41 @@ end
 local function register_rule(p, problem)
     local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
     local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
-    -- fp32 sums, a second set while a group is open, two sets of A fragments, codes, scales and zero points
+    -- fp32 sums, a second set while a group is open, A fragments, codes, scales and zero points
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
-    local needed = sums + p.ROW_BLOCKS * (8 * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
+    local sets = (p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
+    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40
     if needed > budget then
         return "registers"
+    end
+end
+
+-- Kernels are checked on small odd shapes and timed on others. What is merely slow is refused on the others only, so that every
+-- candidate has shapes to be checked on.
+local function is_small(problem)
+    return problem.n * problem.k < 1048576
+end
+
+-- Warpgroups that take slices in turn: where a block has one row block, or two for each.
+local function part_rule(p, problem, gpu)
+    if p.K_PARTS == 1 then
+        return nil
+    end
+    if p.CONSUMERS % p.K_PARTS ~= 0 or p.STREAM_K == 1 then
+        return "parts of K are for whole tiles and equally many warpgroups"
+    end
+    if is_small(problem) then
+        return nil
+    end
+    if 4 * p.K_PARTS * p.CLUSTER_K * 128 > problem.k then
+        return "few k tiles for each part of K"
+    end
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) > 4 * gpu.sms then
+        return "enough row blocks without parts of K"
     end
 end
 
@@ -46,11 +73,17 @@ local function cluster_rule(p, problem, gpu)
     if p.CLUSTER_K == 1 then
         return nil
     end
+    if gpu.sms < 2 * p.CLUSTER_K then
+        return "more blocks in a cluster than multiprocessors"
+    end
+    if p.STREAM_K == 1 then
+        return "one way to divide the work at a time"
+    end
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
-    local sums = 256 * p.CONSUMERS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
-    if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * problem.bits) then
+    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
+    if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
     if 3 * p.CLUSTER_K * 128 > problem.k then
@@ -62,7 +95,9 @@ local function cluster_rule(p, problem, gpu)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1 }
+local default = {
+    BLOCK_M = 64, CONSUMERS = 2, K_PARTS = 1, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, X_COPY = 0, STREAM_K = 0,
+}
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -73,31 +108,73 @@ local function is_default(p)
     return true
 end
 
+-- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
+-- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
+local function busiest(p, problem, gpu, block_m)
+    local blocks = p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
+    local row_blocks, tiles_m = (problem.n + 63) // 64, (problem.m + block_m - 1) // block_m
+    local share
+    if row_blocks * tiles_m <= gpu.sms * blocks * 6 then
+        share = (row_blocks * tiles_m + gpu.sms - 1) // gpu.sms
+        if p.ROW_BLOCKS == 1 then
+            share = (share + blocks - 1) // blocks * blocks
+        end
+    else
+        share = ((row_blocks + blocks - 1) // blocks * tiles_m + gpu.sms - 1) // gpu.sms * blocks
+    end
+    return share * math.max(block_m, 144)
+end
+
+-- How K is divided, and heights that are no power of two: where whole tiles leave multiprocessors idle.
+local function balance_rule(p, problem, gpu)
+    if is_small(problem) then
+        return nil
+    end
+    local blocks = p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
+    local tiles = (problem.n + 64 * blocks - 1) // (64 * blocks) * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
+    local rest = tiles % gpu.sms
+    if p.STREAM_K == 1 and (tiles * 3 < gpu.sms or rest == 0 or 20 * (gpu.sms - rest) < tiles + gpu.sms - rest) then
+        return "few tiles share a tile's K, or whole tiles come out even"
+    end
+    if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m > p.BLOCK_M then
+        if p.STREAM_K == 1 and p.BLOCK_M ~= 176 and p.BLOCK_M ~= 192 or p.CLUSTER_K > 1 then
+            return "heights between 128 and 256 are for whole tiles"
+        end
+        local plain = math.min(busiest(p, problem, gpu, 128), busiest(p, problem, gpu, 256))
+        if p.STREAM_K == 0 and busiest(p, problem, gpu, p.BLOCK_M) > 0.96 * plain then
+            return "BLOCK_M does not balance the tiles"
+        end
+    end
+end
+
 -- Tiles that fit M and the machine: x rows not wasted, tiles large where there are many.
 local function shape_rule(p, problem, gpu)
-    local rows = 64 * p.CONSUMERS * p.ROW_BLOCKS
+    local rows = 64 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
-    if p.BLOCK_M % 96 == 0 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
-        return "BLOCK_M 96 and 192 are for an M that they just hold"
+    if p.BLOCK_M == 96 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
+        return "BLOCK_M 96 is for an M that it just holds"
     end
-    if p.BLOCK_M <= 64 and p.CHUNK == 1 or p.BLOCK_M > 64 and p.CHUNK == 4 then
-        return "long chunks hide latency where a product is short, short ones save registers"
+    if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
+        return "a lower tile holds M"
+    end
+    if p.BLOCK_M == 64 and problem.m > 64 then
+        return "dequantising takes longer than products of 64 columns"
+    end
+    if p.BLOCK_M > 96 and p.CHUNK > 1 then
+        return "long chunks are for short products"
     end
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
     end
-    if p.GROUP_M ~= 8 and problem.m <= 8 * p.BLOCK_M then
-        return "GROUP_M says nothing: M is one strip"
+    local reason = part_rule(p, problem, gpu) or cluster_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
+    if reason then
+        return reason
     end
     if problem.family == "ternary" and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
         return "scaled ternary weights are exact and need no second set of sums"
-    end
-    local reason = cluster_rule(p, problem, gpu)
-    if reason then
-        return reason
     end
 end
 
@@ -107,7 +184,10 @@ local function ring_rule(p, problem, gpu)
     if shared_bytes(p, problem, p.STAGES) > room then
         return "the ring does not fit in shared memory"
     end
-    local deeper = p.STAGES + 1
+    if p.STAGES % p.K_PARTS ~= 0 then
+        return "a stage is for slices of one turn"
+    end
+    local deeper = p.STAGES + p.K_PARTS
     if deeper <= 6 and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
         return "a deeper ring fits"
     end
@@ -143,22 +223,28 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 64, 96, 128, 192, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "BLOCK_M", values = { 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
-        { name = "CHUNK", values = { 1, 2, 4 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "GROUP_M", values = { 8, 16 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
+        { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
+        { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
+        { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
     },
     valid = valid,
-    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
+    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.
+    -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(M,BLOCK_M)*(STREAM_K>0?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),"
+            .. "SMS/CLUSTER_K*(8-(CLUSTER_K>3))/8)*CLUSTER_K" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
         cluster = "CLUSTER_K",
+        workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },
 }

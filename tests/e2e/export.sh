@@ -41,7 +41,7 @@ check "select finds nothing" exits 1 "serves" "$tune" select --gpu h200 --db "$w
 check "select with M = 0 launches nothing" exits 0 "none" "$tune" select --gpu h200 --db "$work/measured.db" --format ternary-g128 --m 0 --n 37888 --k 3584
 check "select --json is JSON" sh -c "'$tune' select --gpu h200 --db '$work/measured.db' --format ternary-g128 --m 3 --n 64 --k 64 --json | python3 -m json.tool"
 check "show --json is JSON" sh -c "'$tune' show --db '$work/planned.db' --json | python3 -m json.tool"
-check "show --csv has the documented columns" sh -c "'$tune' show --db '$work/measured.db' --csv | sed -n 1p | grep -qx format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,pct_of_limit,p_best,regret,sustained_us,sustained_speedup"
+check "show --csv has the documented columns" sh -c "'$tune' show --db '$work/measured.db' --csv | sed -n 1p | grep -qx format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,pct_of_limit,p_best,regret,sustained_us,sustained_speedup,shapes,layer_count,policy"
 check "show fits 80 columns" sh -c "'$tune' show --db '$work/measured.db' | awk 'length > 80 { bad = 1 } END { exit bad || NR < 100 }'"
 check "show names planned rows" exits 0 "nothing was measured" "$tune" show --db "$work/planned.db"
 check "show of a missing database" exits 2 "$work/none.db" "$tune" show --db "$work/none.db"

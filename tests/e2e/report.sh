@@ -26,12 +26,15 @@ links_hold() {
 
 if command -v gnuplot >/dev/null; then
     check "report of measured rows" exits 0 index.html "$tune" report --gpu h200 --shapes qwen7b --db "$work/measured.db" -o "$work/m"
-    for picture in model heatmap limit roofline latency-ternary-g128 latency-gptq4-g128; do
+    for picture in model heatmap limit roofline sustained latency-ternary-g128 latency-gptq4-g128; do
         check "$picture.png" is_png "$work/m/qwen7b-$picture.png"
         check "$picture.svg" python3 -c "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])" "$work/m/qwen7b-$picture.svg"
         check "$picture names the device" grep -q "NVIDIA H200" "$work/m/qwen7b-$picture.svg"
     done
-    check "links of the page" links_hold "$work/m" 16
+    check "links of the page" links_hold "$work/m" 19
+    check "the Markdown version has every row" same "$(grep -c '^| [a-z0-9-]* | [a-z_]* | [0-9]* |' "$work/m/report.md")" 112
+    check "and the pictures" sh -c "for p in \$(grep -oE '\\([^)]+\\.png\\)' '$work/m/report.md' | tr -d '()'); do [ -s '$work/m/'\$p ] || exit 1; done"
+    check "the weights' size" grep -q "FP16 weights: 13.05 GB" "$work/m/report.md"
     check "measured pictures do not claim predictions" sh -c "! grep -l PREDICTED '$work'/m/*.svg"
     check "report of planned rows, the GPU by itself" exits 0 index.html "$tune" report --db "$work/planned.db" -o "$work/p"
     for picture in model limit roofline latency-ternary-g128; do
@@ -41,9 +44,39 @@ if command -v gnuplot >/dev/null; then
     check "the planned page says so" grep -q "Predicted, not measured" "$work/p/index.html"
 fi
 
+# How winners were found: a replay whose rows pose as measured, one trial made wrong.
+recording=$PWD/tests/fixtures/h200-qwen7b.jsonl.zst
+if command -v gnuplot >/dev/null && [ -f "$recording" ]; then
+    "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m "1,16" --cache "$work/cache" --replay "$recording" --db "$work/r.db" >/dev/null 2>&1
+    python3 -Ic 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executescript("""UPDATE device SET gpu = "h200"; UPDATE trial SET outcome = "wrong", us = NULL, us_lo = NULL, us_hi = NULL, samples = NULL,
+    sample_count = 0 WHERE stage = "screen" AND id % 5 = 0 AND build NOT IN (SELECT build FROM winner)""")
+db.commit()' "$work/r.db"
+    check "report with trials" exits 0 index.html "$tune" report --db "$work/r.db" -o "$work/t"
+    for picture in space-ternary-g128 space-gptq4-g128 search-ternary-g128 search-gptq4-g128; do
+        check "$picture.png" is_png "$work/t/qwen7b-$picture.png"
+    done
+    check "a symbol of the failed ones" grep -q ">wrong<" "$work/t/qwen7b-space-ternary-g128.svg"
+    check "links of its page" links_hold "$work/t" 20
+fi
+
+if command -v gnuplot >/dev/null; then
+    check "report of a release" exits 0 index.html "$tune" report --release v0.2 --shapes qwen7b -o "$work/rel"
+    check "with sums over layers" is_png "$work/rel/qwen7b-model.png"
+    check "an old release without its model" exits 0 "name it with --shapes" "$tune" report --release v0.2 -o "$work/old"
+    mkdir -p "$work/v9/h200" && cp "$work/m/winners.csv" "$work/v9/h200/"
+    printf 'kind,argument,value,unit,sm_mhz\nread,1048576,2,us,1980\nread,1073741824,260,us,1980\nwgmma-f16/cool,0.0004,950,TFLOPS,1980\n' >"$work/v9/h200/ceilings.csv"
+    check "with measured ceilings" exits 0 index.html "$tune" report --release "$work/v9" -o "$work/new"
+    check "as its roofline says" grep -q "ceiling, measured" "$work/new/qwen7b-roofline.svg"
+    check "a release that is not there" exits 2 "no release" "$tune" report --release v0.99 -o "$work/no"
+    echo broken >>"$work/v9/h200/ceilings.csv"
+    check "damaged ceilings" exits 4 "line 5" "$tune" report --release "$work/v9" -o "$work/no"
+fi
+
 mkdir "$work/bin" # a PATH without gnuplot
 check "without gnuplot: exit 3 and the remedy" exits 3 "gnuplot-nox" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"
-check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/data/winners.csv') = 113 ]"
+check "the data is there" sh -c "[ \$(wc -l <'$work/n/data/qwen7b.tsv') = 113 ] && [ \$(wc -l <'$work/n/winners.csv') = 113 ]"
 check "and a page" links_hold "$work/n" 4
 printf '#!/bin/sh\necho broken >&2\nexit 1\n' >"$work/bin/gnuplot" && chmod +x "$work/bin/gnuplot"
 check "gnuplot fails: exit 3 and its words" exits 3 "broken" env PATH="$work/bin" "$tune" report --db "$work/measured.db" -o "$work/n"

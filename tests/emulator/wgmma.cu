@@ -1,8 +1,10 @@
 // Emulator tests of wgmma: the product, what a missing wait and a tile given back too early do, the transposition of codes;
-// and of the sweep over output tiles.
+// of the sweep over output tiles, of their division along K, and of boxes copied by a tensor map.
 #include "tern/abi.h"
 #include "tern/memory.cuh"
+#include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
+#include "tern/tensor_copy.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
@@ -132,4 +134,50 @@ extern "C" __global__ void wgmma_sweep(struct tern_args args) {
             y[sweep.tile_m * sweep.row_blocks + sweep.row_block + b]++;
         y[sweep.row_blocks * sweep.tiles_m + blockIdx.x] += sweep.blocks;
     }
+}
+
+// Every block is a worker of a stream-K division of m tiles with k k tiles each. y: how often each (tile, k tile) was visited;
+// then the contributors that each tile was said to have, and how many came.
+extern "C" __global__ void wgmma_stream_k(struct tern_args args) {
+    const unsigned tiles = (unsigned)args.m, k_tiles = (unsigned)args.k;
+    unsigned *y = (unsigned *)args.y, *said = y + tiles * k_tiles, *came = said + tiles;
+    tern_stream_k stream = tern_stream_k_start(tiles, k_tiles, blockIdx.x, gridDim.x);
+    tern_stream_turn turn;
+    while (tern_stream_k_next(stream, turn)) {
+        if (turn.tile >= tiles || turn.k_begin >= turn.k_end || turn.k_end > k_tiles)
+            tern_emu_fault("stream-K: a turn outside the problem");
+        if ((turn.k_begin == 0) != (turn.first == blockIdx.x))
+            tern_emu_fault("stream-K: the first contributor is the one that starts at k = 0");
+        for (unsigned k = turn.k_begin; k < turn.k_end; k++)
+            y[turn.tile * k_tiles + k]++;
+        if (said[turn.tile] != 0 && said[turn.tile] != turn.contributors)
+            tern_emu_fault("stream-K: contributors of a tile disagree");
+        said[turn.tile] = turn.contributors;
+        came[turn.tile]++;
+    }
+}
+
+// Every block counts itself at two counters of the workspace, whose content is what the host put there. y: what it got.
+extern "C" __global__ void wgmma_count(struct tern_args args) {
+    unsigned *y = (unsigned *)args.y;
+    for (unsigned place = 0; place < 2; place++)
+        y[2 * blockIdx.x + place] = tern_count_arrival((unsigned long long *)args.x + place, place, gridDim.x, (unsigned)args.k);
+}
+
+// Copies a box of 64 columns and 16 rows from (m, k) of x, [20][80] elements, and stores it without the swizzle.
+extern "C" __global__ void wgmma_box(struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    void *barrier = shared + 2048;
+    if (threadIdx.x == 0)
+        tern_barrier_init(barrier, 1);
+    __syncthreads();
+    unsigned char *map = (unsigned char *)args.y + 2048;
+    tern_tensor_map_make(map, shared + 2176, args.x, 80, 20, 16, (int)threadIdx.x);
+    if (threadIdx.x == 0) {
+        tern_barrier_arrive_expect(barrier, 2048);
+        tern_tensor_copy(shared, map, (int)args.k, (int)args.m, barrier);
+    }
+    tern_barrier_wait(barrier, 0);
+    for (int id = threadIdx.x; id < 16 * 8; id += 32)
+        memcpy((unsigned char *)args.y + 16 * id, shared + 128 * (id / 8) + 16 * (id % 8 ^ id / 8 % 8), 16);
 }

@@ -1,37 +1,22 @@
-/* libFuzzer target: opens a checkpoint, finds its layers and decodes them all. Input: two bytes with the length of a configuration,
- * the configuration, a file of weights. $FUZZ_DIR is an empty folder, best in memory. */
+/* libFuzzer target: opens a checkpoint, finds its layers, decodes and counts them all, and groups them into a model. Input: two bytes
+ * with the length of a configuration, the configuration, a file of weights. */
 #include "formats/census.h"
-
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void write_file(const char *name, const uint8_t *data, size_t size, char path[PATH_MAX]) {
-    tern_str_format(path, PATH_MAX, "%s/%s", getenv("FUZZ_DIR"), name);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0)
-        abort();
-}
+#include "formats/model.h"
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tern_checkpoint checkpoint;
     struct tern_linears layers = {0};
+    struct tern_model model = {0};
     struct tern_error err = {0};
     char path[PATH_MAX];
-    if (size < 2)
+    size_t config;
+    if (!fuzz_split(&data, &size, &config))
         return 0;
-    size_t config = data[0] | (size_t)data[1] << 8;
-    data += 2;
-    size -= 2;
-    config = config < size ? config : size;
-    write_file("quantize_config.json", data, config, path);
-    write_file("model.safetensors", data + config, size - config, path);
+    fuzz_write("quantize_config.json", data, config, path);
+    fuzz_write("model.safetensors", data + config, size - config, path);
     enum tern_status status = tern_checkpoint_open(path, &checkpoint, &err);
-    if (status && !err.text[0])
-        abort(); /* an error without a fact */
+    fuzz_judge(status, &err);
     if (!status)
         tern_linears_find(&checkpoint, &layers);
     for (size_t i = 0; i < layers.count; i++) {
@@ -42,6 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         tern_census_judge(&layers.items[i], &census, &detail);
         tern_str_free(&detail);
     }
+    if (!status)
+        fuzz_judge(tern_model_find(&checkpoint, &layers, false, &model, &err), &err);
+    tern_model_free(&model);
     tern_linears_free(&layers);
     tern_checkpoint_close(&checkpoint);
     return 0;

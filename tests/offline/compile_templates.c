@@ -1,4 +1,4 @@
-/* Compiles candidates of every template by NVRTC for the architecture of each GPU named on the command line; needs no GPU.
+/* Compiles candidates of every template, and kernels/unpack.cu, by NVRTC for the architecture of each GPU named on the command line.
  * Prints "ok" or "not ok" for each build, with registers and spills. Exit 1 if one was refused or nothing was compiled. */
 #include "core/file.h"
 #include "core/str.h"
@@ -9,12 +9,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A spilling candidate is legal but was meant to fit; this much is what valid() may miss. */
 #define SPILL_LIMIT_BYTES 256
 
 static const char *const formats[] = {"ternary-g128", "gptq4-g128-asym", "gptq3-channel", "ternary-tensor", "gptq8-g32"};
-static const int64_t sizes[] = {1, 16, 512}; /* M: decode, small batch, prefill */
+static const int64_t sizes[] = {1, 8, 16, 512}; /* M: decode (two), small batch, prefill */
 
 struct totals {
     int passed, failed;
@@ -83,6 +84,33 @@ static void compile_template(const struct tern_template *t, const struct tern_gp
         }
 }
 
+/* The device decode of `tune reconcile`, for the architecture without its suffix, as the load worker does. */
+static void compile_unpack(const struct tern_gpu *gpu, struct totals *totals) {
+    char kernels[PATH_MAX], templates[PATH_MAX], path[PATH_MAX], arch[24], *source = NULL;
+    const char *const dirs[] = {kernels, templates};
+    struct tern_compiled compiled = {0};
+    struct tern_error err = {0};
+    size_t length = 0;
+    tern_str_format(arch, sizeof arch, "%.*s", (int)strcspn(gpu->arch, "a"), gpu->arch);
+    enum tern_status status = tern_file_home_path("kernels", kernels, sizeof kernels, &err);
+    if (status == TERN_OK)
+        status = tern_file_home_path("templates/include", templates, sizeof templates, &err);
+    if (status == TERN_OK)
+        status = tern_file_home_path("kernels/unpack.cu", path, sizeof path, &err);
+    if (status == TERN_OK)
+        status = tern_file_read(path, &source, &length, &err);
+    if (status == TERN_OK)
+        status = tern_nvrtc_compile(source, "unpack.cu", arch, dirs, 2, "tern_unpack", &compiled, &err);
+    bool good = status == TERN_OK && compiled.ok && compiled.image_bytes > 0;
+    printf("%s offline: %s unpack.cu: %" PRId64 " registers\n", good ? "ok" : "not ok", arch, compiled.registers);
+    if (!good)
+        printf("    %s\n%.2000s\n", err.text, tern_str_text(&compiled.log));
+    totals->passed += good;
+    totals->failed += !good;
+    tern_compiled_free(&compiled);
+    free(source);
+}
+
 int main(int argc, char **argv) {
     struct totals totals = {0};
     struct tern_template *templates = NULL;
@@ -102,6 +130,7 @@ int main(int argc, char **argv) {
         }
         for (size_t t = 0; t < count; t++)
             compile_template(&templates[t], &gpu, (size_t)i + t, &totals);
+        compile_unpack(&gpu, &totals);
         tern_gpu_free(&gpu);
     }
     tern_templates_free(templates, count);

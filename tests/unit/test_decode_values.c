@@ -1,5 +1,6 @@
-/* What raw codes (mma-decode, mma-stream) and imma-decode's digits do with values that a bound cannot judge, on the CPU emulator:
- * infinities and NaN in x, rows whose weights are all 0, and single values of x of every magnitude. */
+/* What raw codes (mma-decode, mma-stream, mma-resident) and imma-decode's digits do with values that a bound cannot judge, on
+ * the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every magnitude, and large
+ * ones among small ones. */
 #include "core/file.h"
 #include "core/half.h"
 #include "device/backend.h"
@@ -27,13 +28,16 @@ struct fixture {
     uint16_t x[M][K], y[M][N];
 };
 
-static const char format_preamble[] =
-    "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, WARPS = 4, CLUSTER_K = 1;\n";
+static const char format_preamble[] = "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128;\n";
+#define SHARED_K "constexpr int WARPS = 4, CLUSTER_K = 1;\n"
 static const char mma_preamble[] =
-    "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
-    "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
-static const char stream_preamble[] = "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
-static const char imma_preamble[] = "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+    SHARED_K "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
+             "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
+static const char stream_preamble[] =
+    SHARED_K "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char resident_preamble[] = "constexpr int FRAGMENTS = 1, WARPS_K = 2, K_TILES = 2, ADDERS = 1, ROW_TILES = 1;\n"
+                                        "constexpr int STAGES = 2;\n";
 
 static int open_template(void **state, const char *source_file, const char *preamble, const char *entry) {
     static struct fixture f;
@@ -72,6 +76,9 @@ static int open_stream(void **state) {
 }
 static int open_imma(void **state) {
     return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, "tern_imma_decode");
+}
+static int open_resident(void **state) {
+    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, "tern_mma_resident");
 }
 
 static int close_fixture(void **state) {
@@ -169,13 +176,38 @@ static void single_values_are_exact(void **state) {
     }
 }
 
+/* Values near the largest: sums stay finite and as good as fp32 sums of such values, and the other row of y keeps its bits. */
+static void large_values_stay_in_their_row(void **state) {
+    struct fixture *f = *state;
+    uint16_t other[N];
+    fill(f);
+    multiply(f);
+    memcpy(other, f->y[0], sizeof other);
+    f->x[1][37] = tern_half_from_double(30000);
+    f->x[1][200] = tern_half_from_double(-1500);
+    multiply(f);
+    assert_memory_equal(other, f->y[0], sizeof other);
+    for (int n = 0; n < N; n++) {
+        double expected = 0, magnitude = 0;
+        for (int k = 0; k < K; k++) {
+            const double x = tern_half_to_float(f->x[1][k]), scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
+            expected += (f->weights.codes[n * K + k] - 1) * scale * x;
+            magnitude += scale * fabs(x);
+        }
+        const double bound = ldexp(fabs(expected), -11) + ldexp(magnitude, -20);
+        assert_true(fabs(tern_half_to_float(f->y[1][n]) - expected) <= bound);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_weights_give_zero),
         cmocka_unit_test(specials_become_nan),
         cmocka_unit_test(single_values_are_exact),
+        cmocka_unit_test(large_values_stay_in_their_row),
     };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
 }

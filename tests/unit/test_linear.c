@@ -34,6 +34,18 @@ static void name_rules(void **state) {
         {"(a", "a", -1},
         {"a\\", "a", -1},
         {"[\\", "a", -1},
+        {"a\\\\(b)", "a\\b", 1},
+        {"(a*|b+)?c{2}", "bbcc", 1},
+        {"((a*)*)*b", "aab", 1},
+        /* what takes a compiler of expressions exponential time or memory */
+        {".*4**********************************", "4", -1},
+        {"a+?*", "a", -1},
+        {"*a", "a", -1},
+        {"(|*)", "a", -1},
+        {"((((((a*)*)*)*)*)*)*", "a", -1},
+        {"(a{60}){60}", "a", -1},
+        {"a{99999999999999999999}", "a", -1},
+        {"a{1", "a", -1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

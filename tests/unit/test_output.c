@@ -1,6 +1,7 @@
 /* Tests of result order, selection, table, CSV and JSON. */
 #include "output_fixture.h"
 
+#include "output/csv.h"
 #include "output/select.h"
 #include "output/table.h"
 
@@ -188,9 +189,9 @@ static void csv_has_the_documented_columns(void **state) {
     tern_output_csv_text(&text, &list);
     assert_string_equal(text.data,
                         "format,op,layer,n,k,m,template,params,us,us_lo,us_hi,baseline,baseline_us,speedup,limit_us,"
-                        "pct_of_limit,p_best,regret,sustained_us,sustained_speedup\n"
+                        "pct_of_limit,p_best,regret,sustained_us,sustained_speedup,shapes,layer_count,policy\n"
                         "ternary-g128,linear-a16,\"a,\"\"b\"\"\",64,32,2,fake_decode,WARPS=4 ROW_TILES=1 SPLIT_K=2,"
-                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97,0.015,1.5,\n");
+                        "1.25,1.2,,cublaslt-best16,2.5,2,1,80,0.97,0.015,1.5,,qwen7b,1,\n");
     tern_str_free(&text);
     tern_results_free(&list);
 }

@@ -25,6 +25,7 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
                             .baseline = "cublaslt-best16",
                             .baseline_us = 10.8,
                             .dequant_us = 20,
+                            .default_us = NAN,
                             .speedup = 10.8 / us,
                             .speedup_lo = 2,
                             .speedup_hi = 3,
@@ -106,6 +107,10 @@ static void test_complete_rows(void **state) {
     struct tern_results all = {0};
     CHECK_OK(tern_store_winners(w.s, NULL, NULL, &all, failure));
     assert_int_equal(all.count, 2);
+    for (size_t i = 0; i < 2; i++) { /* the device comes with the answer; no final of theirs is stored, so no policy */
+        strcpy(rows[i].device, "NVIDIA H200");
+        strcpy(rows[i].driver, "580.1");
+    }
     assert_memory_equal(&all.rows[0], &rows[1], sizeof rows[0]); /* sorted by M, every field as given */
     assert_memory_equal(&all.rows[1], &rows[0], sizeof rows[0]);
     tern_results_free(&all);
@@ -118,6 +123,95 @@ static void test_complete_rows(void **state) {
     CHECK_OK(tern_store_winners(w.s, "h200", "llama3-8b", &all, failure));
     assert_int_equal(all.count, 1);
     tern_results_free(&all);
+    world_close(&w);
+}
+
+/* The policy of a winner is that of the final that it came from, whatever was tried since. */
+static void test_policy_of_its_final(void **state) {
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct tern_result row = sample_winner(1, false, 4.5);
+    const double times[] = {4.5, 4.4, 4.5};
+    const char *const policies[] = {"graph/cold/cool", "graph/cold", "graph/cold"}, *const stages[] = {"final", "final",
+                                                                                                       "screen"};
+    for (size_t i = 0; i < 3; i++) {
+        struct tern_store_trial t = sample_trial(&w.real);
+        strcpy(t.policy, policies[i]);
+        strcpy(t.stage, stages[i]);
+        CHECK_OK(tern_store_trial_begin(w.s, &t, failure));
+        t.outcome = TERN_OUTCOME_OK;
+        t.us = t.us_lo = t.us_hi = times[i];
+        CHECK_OK(tern_store_trial_finish(w.s, &t, &t.us, 1, failure));
+    }
+    promote(&w, &w.real, &row, 1);
+    row = winner_of(&w, 1);
+    assert_string_equal(row.policy, "graph/cold/cool");
+    assert_string_equal(row.device, "NVIDIA H200");
+    world_close(&w);
+}
+
+struct seen {
+    int runs, nvrtc, policies, builds, templates, refused, baselines;
+};
+
+static enum tern_status see_fact(void *user, const struct tern_store_fact *fact, struct tern_error *err) {
+    struct seen *seen = user;
+    (void)err;
+    seen->runs += !strcmp(fact->section, "run") && !strcmp(fact->name, "tune --gpu h200") && fact->exit_code == -1;
+    seen->nvrtc += !strcmp(fact->section, "nvrtc") && !strcmp(fact->name, "13.0");
+    seen->builds += !strcmp(fact->section, "build") ? (int)fact->count : 0;
+    seen->templates += !strcmp(fact->section, "template") && !strcmp(fact->name, "simt-decode") && strlen(fact->text) == 32;
+    return TERN_OK;
+}
+
+static void see_refused(void *user, const struct tern_store_build *b) {
+    ((struct seen *)user)->refused += b->outcome == TERN_OUTCOME_COMPILE && !strcmp(b->log, "error: x\nmore");
+}
+
+static void see_baseline(void *user, const struct tern_store_baseline *b) {
+    ((struct seen *)user)->baselines += !strcmp(b->kind, "cublaslt-default") && b->us == 11;
+}
+
+/* What a release states and what `show` tells of a winner. */
+static void test_what_stands_behind(void **state) {
+    (void)state;
+    struct world w;
+    struct seen seen = {0};
+    world_open(&w);
+    struct tern_result row = sample_winner(1, false, 4.5);
+    struct tern_store_build refused = sample_build(2);
+    struct tern_store_problem p = sample_problem(1);
+    struct tern_store_device device;
+    bool found = true;
+    char *log = NULL;
+    CHECK_OK(tern_store_winner_device(w.s, "h200", &device, &found, failure));
+    assert_false(found);
+    promote(&w, &w.real, &row, 1);
+    refused.outcome = TERN_OUTCOME_COMPILE;
+    refused.cubin_hash[0] = 0;
+    refused.log = (char[]){"error: x\nmore"};
+    CHECK_OK(tern_store_build_put(w.s, &refused, failure));
+    for (double us = 10; us < 12; us++) { /* the newer one counts */
+        const struct tern_store_baseline b = {"cublaslt-default", "graph/cold", "", us, us, us, 0};
+        CHECK_OK(tern_store_baseline_put(w.s, w.real.run, w.real.device, w.real.problem, &b, &us, 1, failure));
+    }
+    CHECK_OK(tern_store_facts_each(w.s, "h200", see_fact, &seen, failure));
+    CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", see_refused, &seen, failure));
+    CHECK_OK(tern_store_baselines_each(w.s, "h200", &p, see_baseline, &seen, failure));
+    CHECK_OK(tern_store_winner_device(w.s, "h200", &device, &found, failure));
+    CHECK_OK(tern_store_build_log(w.s, refused.key, &log, failure));
+    assert_true(found);
+    assert_string_equal(device.uuid, "GPU-1");
+    assert_string_equal(log, "error: x\nmore");
+    assert_int_equal(seen.runs, 1);
+    assert_int_equal(seen.nvrtc, 1);
+    assert_int_equal(seen.builds, 2);
+    assert_int_equal(seen.templates, 1);
+    assert_int_equal(seen.refused, 1);
+    assert_int_equal(seen.baselines, 1);
+    assert_true(winner_of(&w, 1).default_us == 11);
+    free(log);
     world_close(&w);
 }
 
@@ -216,6 +310,8 @@ static void test_newest_class_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policy_of_its_final),
+        cmocka_unit_test(test_what_stands_behind),
         cmocka_unit_test(test_complete_rows),
         cmocka_unit_test(test_replacement),
         cmocka_unit_test(test_planned_never_replaces_measured),

@@ -1,4 +1,5 @@
-/* Tests of the emulator's wgmma bodies: product, what a missing wait shows, faults, and the transposition of codes. */
+/* Tests of the emulator's wgmma bodies: product, what a missing wait shows, faults, the transposition of codes; of the
+ * division of work over blocks; and of boxes copied by a tensor map. */
 #include "emulator_fixture.h"
 
 #include "core/half.h"
@@ -166,6 +167,86 @@ static void sweep_visits_all_once(void **state) {
     }
 }
 
+/* Each k tile of each tile is visited once; all contributors of a tile name as many as come. */
+static void stream_k_visits_all_once(void **state) {
+    (void)state;
+    static const struct {
+        int tiles, k_tiles, workers;
+    } cases[] = {{72, 28, 132}, {36, 28, 132}, {288, 28, 132}, {144, 28, 132}, {132, 28, 132}, {1, 148, 132},
+                 {3, 1, 2},     {1, 1, 1},     {7, 5, 4},      {2, 3, 6},      {265, 2, 132},  {28, 148, 131}};
+    static uint32_t y[288 * 30 + 28 * 150];
+    struct tern_error err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int tiles = cases[i].tiles, items = tiles * cases[i].k_tiles;
+        struct emulator_case c = {.entry = "wgmma_stream_k",
+                                  .blocks = cases[i].workers,
+                                  .block = 1,
+                                  .y_bytes = sizeof y[0] * (size_t)(items + 2 * tiles),
+                                  .m = tiles,
+                                  .k = cases[i].k_tiles};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int item = 0; item < items; item++)
+            assert_int_equal(y[item], 1);
+        for (int tile = 0; tile < tiles; tile++)
+            assert_int_equal(y[items + tile], y[items + tiles + tile]);
+    }
+}
+
+/* From any content, and again on what the first launch left: each block gets a number of its own. */
+static void counts_start_from_anything(void **state) {
+    (void)state;
+    enum { BLOCKS = 5 };
+    static const uint64_t contents[] = {0, UINT64_MAX, 0x7FC000007FC00000u, 0x3F8000003F800000u, 2};
+    struct tern_error err = {0};
+    for (size_t i = 0; i < sizeof contents / sizeof contents[0]; i++) {
+        uint64_t counters[2] = {contents[i], contents[i] ^ 1};
+        for (int launch = 0; launch < 6; launch++) {
+            uint32_t y[2 * BLOCKS], seen[2] = {0, 0};
+            struct emulator_case c = {.entry = "wgmma_count",
+                                      .blocks = BLOCKS,
+                                      .block = 1,
+                                      .x = counters,
+                                      .x_bytes = sizeof counters,
+                                      .y_bytes = sizeof y,
+                                      .k = launch,
+                                      .order = (enum tern_emu_order)(launch % 3)};
+            if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+                fail_msg("%s", err.text);
+            for (int id = 0; id < 2 * BLOCKS; id++)
+                seen[id % 2] |= 1u << y[id];
+            assert_int_equal(seen[0], (1u << BLOCKS) - 1);
+            assert_int_equal(seen[1], (1u << BLOCKS) - 1);
+        }
+    }
+}
+
+static void boxes_are_swizzled_and_padded(void **state) {
+    (void)state;
+    static uint16_t x[20][80], y[16 * 64 + 64];
+    static const int at[][2] = {{0, 0}, {3, 16}, {8, 64}, {19, 8}, {32, 0}};
+    struct tern_error err = {0};
+    for (int i = 0; i < 20 * 80; i++)
+        (&x[0][0])[i] = (uint16_t)(i + 1);
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        struct emulator_case c = {.entry = "wgmma_box",
+                                  .blocks = 1,
+                                  .block = 32,
+                                  .smem = 2304,
+                                  .x = x,
+                                  .x_bytes = sizeof x,
+                                  .y_bytes = sizeof y,
+                                  .m = at[i][0],
+                                  .k = at[i][1]};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int id = 0; id < 16 * 64; id++) {
+            const int row = at[i][0] + id / 64, column = at[i][1] + id % 64;
+            assert_int_equal(y[id], row < 20 && column < 80 ? x[row][column] : 0);
+        }
+    }
+}
+
 static int open_fixture(void **state) {
     (void)state;
     emulator_fixture_open(&wgmma, "wgmma");
@@ -184,6 +265,9 @@ int main(void) {
         cmocka_unit_test(misuse_is_a_fault),
         cmocka_unit_test(columns_and_lanes_trade_places),
         cmocka_unit_test(sweep_visits_all_once),
+        cmocka_unit_test(stream_k_visits_all_once),
+        cmocka_unit_test(counts_start_from_anything),
+        cmocka_unit_test(boxes_are_swizzled_and_padded),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

@@ -21,6 +21,26 @@ __device__ __forceinline__ void tern_barrier_init(void *barrier, int arrivals) {
 #endif
 }
 
+// Prepares `count` barriers that follow each other; tern_barriers_publish makes all that this thread prepared so visible, at
+// the price of one fence.
+__device__ __forceinline__ void tern_barriers_init(unsigned char *barriers, int count, int arrivals) {
+#pragma unroll
+    for (int i = 0; i < count; i++)
+#if defined(TERN_EMULATOR) || __CUDA_ARCH__ < 900
+        tern_barrier_init(barriers + 8 * i, arrivals);
+#else
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     :
+                     : "r"((unsigned)__cvta_generic_to_shared(barriers + 8 * i)), "r"(arrivals)
+                     : "memory");
+#endif
+}
+__device__ __forceinline__ void tern_barriers_publish() {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" : : : "memory");
+#endif
+}
+
 // Arrives once and announces `bytes` of bulk copies for the running phase.
 __device__ __forceinline__ void tern_barrier_arrive_expect(void *barrier, int bytes) {
 #ifdef TERN_EMULATOR

@@ -14,11 +14,19 @@
 struct tern_ring {
     int stage, parity;
 };
-template <int STAGES> __device__ __forceinline__ void tern_ring_advance(tern_ring &ring) {
-    if (++ring.stage == STAGES) {
-        ring.stage = 0;
+template <int STAGES, int BY = 1> __device__ __forceinline__ void tern_ring_advance(tern_ring &ring) {
+    static_assert(BY <= STAGES, "once round at most");
+    ring.stage += BY;
+    if (BY == 1 ? ring.stage == STAGES : ring.stage >= STAGES) {
+        ring.stage -= STAGES;
         ring.parity ^= 1;
     }
+}
+// By any number.
+template <int STAGES> __device__ __forceinline__ void tern_ring_skip(tern_ring &ring, int count) {
+    const unsigned at = (unsigned)(ring.stage + count);
+    ring.stage = (int)(at % STAGES);
+    ring.parity ^= (int)(at / STAGES & 1);
 }
 
 // Arrives once.
@@ -48,6 +56,15 @@ __device__ __forceinline__ void tern_block_sync(int id, int threads) {
     tern_emu_barrier_sync(id, threads);
 #else
     asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+#endif
+}
+
+// Arrives at barrier `id` without waiting for the others, who call tern_block_sync.
+__device__ __forceinline__ void tern_block_arrive(int id, int threads) {
+#ifdef TERN_EMULATOR
+    tern_emu_barrier_arrive(id, threads);
+#else
+    asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
 #endif
 }
 

@@ -8,6 +8,7 @@
 #define TERN_SLICE_RING_CUH
 
 #include "tern/pipeline.cuh"
+#include "tern/tensor_copy.cuh"
 
 enum tern_slice_barrier { TERN_FULL = 0, TERN_EMPTY = 8, TERN_LANDED = 16 };
 #define TERN_SLICE_BARRIERS 24 /* bytes of a stage */
@@ -33,6 +34,24 @@ __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, ter
         __syncwarp();
         if (lane == 0)
             tern_barrier_arrive(tern_slice_barrier_of(barriers, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+// The warp that has the copy engine bring slices k_begin .. k_end - 1 of 128 k, two boxes each, from row `row` of x on. One
+// announcement a slice; landed is not used.
+template <int STAGES, int BYTES>
+__device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
+                                                int k_begin, int k_end, tern_ring &fill, int lane) {
+    for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
+        void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL);
+        tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
+        if (lane == 0) {
+            unsigned char *to = ring + fill.stage * BYTES;
+            tern_barrier_arrive_expect(full, BYTES);
+            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, full);
+            tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, full);
+        }
         tern_ring_advance<STAGES>(fill);
     }
 }

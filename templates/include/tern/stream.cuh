@@ -28,7 +28,7 @@ constexpr int SCALES_AT = ROW_TILES * RUN_BYTES;                      // scales,
 constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * ENTRIES * 32;        // zero points, [ROW_TILES][ENTRIES] of 16 bytes
 constexpr int STAGE_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * ENTRIES * 16;
 static_assert(BITS == 2 || BITS == 4, "code widths of one plane");
-static_assert(2 * ENTRIES <= 32, "a lane copies at most 16 bytes of scales");
+static_assert(BULK || 2 * ENTRIES <= 32, "a lane copies at most 16 bytes of scales");
 
 __host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
     return a < b ? a : b;
@@ -134,7 +134,7 @@ __device__ __forceinline__ int tern_span_group(int k, int span, int groups) {
 }
 
 // A warp's ring, and what is copied into it next.
-struct tern_ring {
+struct tern_warp_ring {
     unsigned char *slots;    // [STAGES][STAGE_BYTES]
     unsigned char *barriers; // [STAGES], BULK only
     struct tern_cursor fetch;
@@ -143,7 +143,7 @@ struct tern_ring {
 };
 
 // Sets the ring's pointers to the cursor's tile.
-__device__ __forceinline__ void tern_ring_point(struct tern_ring &ring, const struct tern_share &s,
+__device__ __forceinline__ void tern_ring_point(struct tern_warp_ring &ring, const struct tern_share &s,
                                                 const struct tern_args &args, int lane) {
     const unsigned row_tile = (unsigned)(s.first_row + ring.fetch.row) * ROW_TILES, k = (unsigned)(s.k_begin + ring.fetch.k);
     const unsigned long long tile = (unsigned long long)row_tile * (unsigned)s.k_tiles + k;
@@ -154,7 +154,7 @@ __device__ __forceinline__ void tern_ring_point(struct tern_ring &ring, const st
 }
 
 // Starts the copies of one row tile's part of a stage, `tiles` tiles and `entries` scales.
-__device__ __forceinline__ void tern_run_copy(const struct tern_ring &ring, int stage, int r, int tiles, int entries,
+__device__ __forceinline__ void tern_run_copy(const struct tern_warp_ring &ring, int stage, int r, int tiles, int entries,
                                               const unsigned char *codes, const unsigned char *scales,
                                               const unsigned char *zeros, int lane) {
     unsigned char *slot = ring.slots + stage * STAGE_BYTES, *to = slot + r * RUN_BYTES;
@@ -176,7 +176,7 @@ __device__ __forceinline__ void tern_run_copy(const struct tern_ring &ring, int 
 }
 
 // Starts the copies of the stage at the cursor, `tiles` K tiles. What row tiles behind N would have stays as it is.
-__device__ __forceinline__ void tern_stage_copy(const struct tern_ring &ring, int stage, int tiles,
+__device__ __forceinline__ void tern_stage_copy(const struct tern_warp_ring &ring, int stage, int tiles,
                                                 const struct tern_share &s, const struct tern_args &args, int lane) {
     const int row_tile = (s.first_row + ring.fetch.row) * ROW_TILES, groups = (int)args.groups;
     const int present = tern_smaller(ROW_TILES, s.row_tiles - row_tile);
@@ -203,7 +203,7 @@ __device__ __forceinline__ void tern_stage_copy(const struct tern_ring &ring, in
 
 // Fills slot `stage` with the next stage of the piece. Past its end nothing is copied, but the group of copies is closed all
 // the same: the walk counts them.
-__device__ __forceinline__ void tern_ring_fill(struct tern_ring &ring, int stage, const struct tern_share &s,
+__device__ __forceinline__ void tern_ring_fill(struct tern_warp_ring &ring, int stage, const struct tern_share &s,
                                                const struct tern_args &args, int lane) {
     const int tiles = tern_cursor_tiles(ring.fetch, s);
     if (tiles > 0) {
@@ -227,7 +227,7 @@ __device__ __forceinline__ void tern_ring_fill(struct tern_ring &ring, int stage
 }
 
 // Prepares the ring at `slots` and `barriers` (the warp's own) and starts the first copies.
-__device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned char *slots, unsigned char *barriers,
+__device__ __forceinline__ void tern_ring_start(struct tern_warp_ring &ring, unsigned char *slots, unsigned char *barriers,
                                                 const struct tern_share &s, const struct tern_args &args, int warp,
                                                 int lane) {
     ring.slots = tern_shared_kept(slots);
@@ -249,7 +249,7 @@ __device__ __forceinline__ void tern_ring_start(struct tern_ring &ring, unsigned
 // first (not where LINEAR: there entry j is its scales), both from the share's first; flush(row) behind the last one of a row
 // block in this piece.
 template <class USE, class FLUSH>
-__device__ __forceinline__ void tern_ring_walk(struct tern_ring &ring, const struct tern_share &s,
+__device__ __forceinline__ void tern_ring_walk(struct tern_warp_ring &ring, const struct tern_share &s,
                                                const struct tern_args &args, int warp, int lane, USE use, FLUSH flush) {
     struct tern_cursor here = tern_cursor_start(s, warp);
     int stage = 0, parity = 0;

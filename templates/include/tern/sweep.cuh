@@ -29,6 +29,15 @@ __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned til
     return s;
 }
 
+// Goes to whole tile `tile` of all.
+template <int BLOCKS, int GROUP_M> __device__ __forceinline__ void tern_sweep_go(tern_sweep &s, unsigned tile) {
+    const unsigned strip = tile / (GROUP_M * s.tiles_n), rest = tile - strip * (GROUP_M * s.tiles_n);
+    const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
+    s.tile_m = strip * GROUP_M + rest % height;
+    s.row_block = rest / height * BLOCKS;
+    s.blocks = s.row_blocks - s.row_block < BLOCKS ? s.row_blocks - s.row_block : BLOCKS;
+}
+
 // Goes to the next tile; false when there is none.
 template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_next(tern_sweep &s) {
     if (s.next >= s.end)
@@ -42,11 +51,7 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
         s.next += s.blocks;
         return true;
     }
-    const unsigned strip = s.next / (GROUP_M * s.tiles_n), rest = s.next - strip * (GROUP_M * s.tiles_n);
-    const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-    s.tile_m = strip * GROUP_M + rest % height;
-    s.row_block = rest / height * BLOCKS;
-    s.blocks = s.row_blocks - s.row_block < BLOCKS ? s.row_blocks - s.row_block : BLOCKS;
+    tern_sweep_go<BLOCKS, GROUP_M>(s, s.next);
     s.next += s.step;
     return true;
 }

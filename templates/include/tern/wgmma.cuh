@@ -110,12 +110,20 @@ template <int N> struct tern_wgmma {
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define TERN_WGMMA_TEXT_64 TERN_WGMMA_TEXT_48 \
     ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TERN_WGMMA_TEXT_72 TERN_WGMMA_TEXT_64 \
+    ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define TERN_WGMMA_TEXT_80 TERN_WGMMA_TEXT_64 \
     ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define TERN_WGMMA_TEXT_88 TERN_WGMMA_TEXT_80 \
+    ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define TERN_WGMMA_TEXT_96 TERN_WGMMA_TEXT_80 \
     ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TERN_WGMMA_TEXT_104 TERN_WGMMA_TEXT_96 \
+    ", %96, %97, %98, %99, %100, %101, %102, %103"
 #define TERN_WGMMA_TEXT_112 TERN_WGMMA_TEXT_96 \
     ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define TERN_WGMMA_TEXT_120 TERN_WGMMA_TEXT_112 \
+    ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define TERN_WGMMA_TEXT_128 TERN_WGMMA_TEXT_112 \
     ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define TERN_WGMMA_OUT_8 \
@@ -132,15 +140,23 @@ template <int N> struct tern_wgmma {
 #define TERN_WGMMA_OUT_64 TERN_WGMMA_OUT_48, \
     "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
     "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+#define TERN_WGMMA_OUT_72 TERN_WGMMA_OUT_64, \
+    "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
 #define TERN_WGMMA_OUT_80 TERN_WGMMA_OUT_64, \
     "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
     "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+#define TERN_WGMMA_OUT_88 TERN_WGMMA_OUT_80, \
+    "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
 #define TERN_WGMMA_OUT_96 TERN_WGMMA_OUT_80, \
     "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), \
     "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+#define TERN_WGMMA_OUT_104 TERN_WGMMA_OUT_96, \
+    "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103])
 #define TERN_WGMMA_OUT_112 TERN_WGMMA_OUT_96, \
     "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), \
     "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
+#define TERN_WGMMA_OUT_120 TERN_WGMMA_OUT_112, \
+    "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119])
 #define TERN_WGMMA_OUT_128 TERN_WGMMA_OUT_112, \
     "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
     "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
@@ -162,9 +178,13 @@ TERN_WGMMA_DEFINE(48, 24, 24, 25, 26, 27, 28, 29)
 TERN_WGMMA_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
 TERN_WGMMA_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
 TERN_WGMMA_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)
+TERN_WGMMA_DEFINE(144, 72, 72, 73, 74, 75, 76, 77)
 TERN_WGMMA_DEFINE(160, 80, 80, 81, 82, 83, 84, 85)
+TERN_WGMMA_DEFINE(176, 88, 88, 89, 90, 91, 92, 93)
 TERN_WGMMA_DEFINE(192, 96, 96, 97, 98, 99, 100, 101)
+TERN_WGMMA_DEFINE(208, 104, 104, 105, 106, 107, 108, 109)
 TERN_WGMMA_DEFINE(224, 112, 112, 113, 114, 115, 116, 117)
+TERN_WGMMA_DEFINE(240, 120, 120, 121, 122, 123, 124, 125)
 TERN_WGMMA_DEFINE(256, 128, 128, 129, 130, 131, 132, 133)
 
 #undef TERN_WGMMA_DEFINE

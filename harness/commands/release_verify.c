@@ -1,0 +1,234 @@
+/* `tune release --verify`: does a release still hold on this GPU? A sample of its rows goes through the steps of a run, each
+ * problem with its released candidate alone, in a database that is thrown away. */
+#include "commands/compare_source.h"
+#include "commands/release_parts.h"
+#include "commands/run_internal.h"
+
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/random.h"
+#include "worker/interrupt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Keeps `count` rows, drawn without replacement; those that were never measured cannot be measured again, nor those of a checkpoint's own
+ * weights ("MODEL@DIGEST"), which a release does not hold. */
+static void draw(struct tern_results *rows, int64_t count, int64_t seed) {
+    struct tern_random random;
+    size_t kept = 0;
+    tern_random_init(&random, (uint64_t)seed, "release sample");
+    for (size_t i = 0; i < rows->count; i++)
+        if (!rows->rows[i].planned && !strchr(rows->rows[i].shapes, '@'))
+            rows->rows[kept++] = rows->rows[i];
+    rows->count = kept;
+    size_t wanted = (size_t)count < kept ? (size_t)count : kept;
+    for (size_t i = 0; i < wanted; i++) {
+        size_t other = i + (size_t)tern_random_below(&random, kept - i);
+        struct tern_result row = rows->rows[i];
+        rows->rows[i] = rows->rows[other];
+        rows->rows[other] = row;
+    }
+    rows->count = wanted;
+    tern_results_sort(rows);
+}
+
+/* "a,b" of what the rows name, each once; the caller frees. */
+static void join_once(struct tern_str *list, const char *word) {
+    struct tern_str all = {0}, wanted = {0};
+    tern_str_printf(&all, ",%s,", tern_str_text(list));
+    tern_str_printf(&wanted, ",%s,", word);
+    if (!strstr(all.data, wanted.data))
+        tern_str_printf(list, "%s%s", list->length ? "," : "", word);
+    tern_str_free(&all);
+    tern_str_free(&wanted);
+}
+
+/* Every final that there was: no row gives way to the layout of another, as winners of a run do. */
+static void take_results(const struct run *run, struct tern_results *out) {
+    for (size_t i = 0; i < run->problem_count; i++)
+        if (run->problems[i].per_layout_count > 0)
+            tern_results_add(out, &run->problems[i].per_layout[0]);
+}
+
+/* The run of one model's rows. What was there before stays as it is: the database is new and lies in `scratch`. */
+static enum tern_status measure(const struct tern_release_verify *v, const char *shapes, const struct tern_results *sample,
+                                const char *scratch, struct tern_results *out, struct tern_error *err) {
+    struct tern_str formats = {0}, layers = {0}, sizes = {0}, db = {0};
+    struct run *run = tern_alloc_zero(1, sizeof *run);
+    for (size_t i = 0; i < sample->count; i++) {
+        char m[24];
+        tern_str_format(m, sizeof m, "%lld", (long long)sample->rows[i].m);
+        join_once(&formats, sample->rows[i].format);
+        join_once(&layers, sample->rows[i].layer);
+        join_once(&sizes, m);
+    }
+    tern_str_printf(&db, "%s/verify.db", scratch);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    run->start_ns = tern_clock_now_ns();
+    tern_interrupt_install();
+    run->strategy = TERN_STRATEGY_EXHAUSTIVE; /* of the one candidate that each problem has */
+    run->options = (struct run_options){.gpu = v->gpu,
+                                        .shapes = shapes,
+                                        .formats = formats.data,
+                                        .layers = layers.data,
+                                        .m = sizes.data,
+                                        .db = db.data,
+                                        .cache = v->cache,
+                                        .strategy = tern_strategy_name(TERN_STRATEGY_EXHAUSTIVE),
+                                        .device = v->device,
+                                        .jobs = cores > 0 ? cores : 1,
+                                        .seed = 1,
+                                        .copies = 1,
+                                        .require_gpu = !v->replay,
+                                        .only = sample,
+                                        .replay = v->replay};
+    tern_str_format(run->options.command_line, sizeof run->options.command_line, "tune release %s --verify", v->name);
+    enum tern_status status = tern_run_setup(run, err);
+    if (status == TERN_OK)
+        status = tern_run_candidates(run, err);
+    if (status == TERN_OK)
+        status = tern_run_measure(run, err);
+    if (status == TERN_OK && tern_interrupted())
+        status = tern_error_set(err, TERN_FAILED, "interrupted before all rows were measured");
+    if (status == TERN_OK)
+        take_results(run, out);
+    tern_run_release(run);
+    free(run);
+    tern_str_free(&formats);
+    tern_str_free(&layers);
+    tern_str_free(&sizes);
+    tern_str_free(&db);
+    return status;
+}
+
+/* The folder held a database and what SQLite lays beside it. */
+static void remove_scratch(const char *scratch) {
+    struct tern_strs names = {0};
+    if (tern_file_list(scratch, "", &names, NULL) == TERN_OK)
+        for (size_t i = 0; i < names.count; i++) {
+            struct tern_str path = {0};
+            tern_str_printf(&path, "%s/%s", scratch, names.items[i]);
+            unlink(path.data);
+            tern_str_free(&path);
+        }
+    rmdir(scratch);
+    tern_strs_free(&names);
+}
+
+/* Rows of one model after the other: a run has one. */
+static enum tern_status measure_models(const struct tern_release_verify *v, const struct tern_results *sample,
+                                       struct tern_results *out, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    for (size_t at = 0, count; at < sample->count && !status; at += count) {
+        char scratch[] = "/tmp/tern-verify-XXXXXX";
+        const char *shapes = sample->rows[at].shapes[0] ? sample->rows[at].shapes : v->shapes;
+        for (count = 1; at + count < sample->count && !strcmp(sample->rows[at].shapes, sample->rows[at + count].shapes);)
+            count++;
+        const struct tern_results part = {.rows = sample->rows + at, .count = count};
+        if (!shapes) {
+            status = tern_error_set(err, TERN_USAGE, "%s/winners.csv does not name its model", v->dir);
+            tern_error_hint(err, "name it with --shapes");
+        } else if (!mkdtemp(scratch)) {
+            status = tern_error_set(err, TERN_INTERNAL, "cannot make a folder in /tmp: %s", strerror(errno));
+        } else {
+            status = measure(v, shapes, &part, scratch, out, err);
+            remove_scratch(scratch);
+        }
+    }
+    return status;
+}
+
+/* A replay answers under names of its own; here it stands for the device and the regimes of the release. */
+static void pose_as_measured(const struct tern_results *sample, struct tern_results *rows) {
+    for (size_t i = 0; i < rows->count; i++) {
+        struct tern_result *row = &rows->rows[i];
+        tern_str_copy(row->gpu, sizeof row->gpu, sample->rows[0].gpu);
+        row->policy[0] = row->device[0] = row->driver[0] = 0;
+    }
+}
+
+/* Why a row may be missing now: the comparison knows times only. */
+static void note_missing(const struct tern_results *sample, const struct tern_results *rows, struct tern_compare *compared) {
+    if (rows->count < sample->count)
+        tern_strs_add(&compared->notes,
+                      "Missing rows: today's templates do not have their candidate, it did not run right, or "
+                      "its time was refused.");
+}
+
+/* A template that changed since may compile to another kernel under the same parameters: worth knowing when times differ. */
+static void note_changed(const struct tern_release_verify *v, struct tern_compare *compared) {
+    struct tern_str path = {0}, changed = {0};
+    struct tern_template *templates = NULL;
+    size_t count = 0;
+    tern_str_printf(&path, "%s/environment.json", v->dir);
+    json_t *environment = json_load_file(path.data, 0, NULL);
+    if (tern_templates_load_all(&templates, &count, NULL) == TERN_OK)
+        for (size_t i = 0; i < count; i++) {
+            const char *then =
+                json_string_value(json_object_get(json_object_get(environment, "templates"), templates[i].name));
+            if (then && !strstr(then, templates[i].hash))
+                tern_str_printf(&changed, "%s %s", changed.length ? "," : "", templates[i].name);
+        }
+    if (changed.length) {
+        tern_str_free(&path);
+        tern_str_printf(&path, "Templates that have changed since the release:%s.", changed.data);
+        tern_strs_add(&compared->notes, path.data);
+    }
+    tern_templates_free(templates, count);
+    json_decref(environment);
+    tern_str_free(&path);
+    tern_str_free(&changed);
+}
+
+/* Finding no GPU is what this command fails with on any other machine; it says so in its own words. */
+static enum tern_status explain_missing(const struct tern_release_verify *v, struct tern_error *err) {
+    char why[sizeof err->text];
+    const char *reason = strstr(err->text, "--require-gpu: ");
+    tern_str_copy(why, sizeof why, reason ? reason + strlen("--require-gpu: ") : err->text);
+    tern_error_set(err, TERN_MISSING, "release %s was not measured again: %s", v->name, why);
+    tern_error_hint(err, "run this on a machine with the GPU (`make portable` makes a folder that runs there); "
+                         "`tune doctor` shows what was found here");
+    return TERN_MISSING;
+}
+
+enum tern_status tern_release_verify(const struct tern_release_verify *v, struct tern_error *err) {
+    struct tern_results sample = {0}, again = {0};
+    struct tern_compare compared = {0};
+    const struct tern_compare_how how = {.threshold = v->threshold, .json = v->json};
+    struct tern_error why = {0}; /* never NULL, unlike err */
+    enum tern_status status = tern_compare_source(v->dir, NULL, v->shapes, &sample, &compared.notes, &why);
+    if (!status) {
+        draw(&sample, v->sample, v->seed);
+        if (!sample.count)
+            status =
+                tern_error_set(&why, TERN_USAGE, "%s/winners.csv holds no row that was measured on random weights", v->dir);
+    }
+    if (!status)
+        tern_log_note("measuring %zu rows of %s again", sample.count, v->name);
+    if (!status)
+        status = measure_models(v, &sample, &again, &why);
+    if (status == TERN_MISSING && !v->replay)
+        explain_missing(v, &why);
+    if (!status) {
+        if (v->replay)
+            pose_as_measured(&sample, &again);
+        note_missing(&sample, &again, &compared);
+        note_changed(v, &compared);
+        tern_str_copy(compared.a, sizeof compared.a, v->name);
+        tern_str_copy(compared.b, sizeof compared.b, "measured now");
+        status = tern_command_compare_results(&how, &sample, &again, &compared, &why);
+    }
+    if (status == TERN_FAILED)
+        tern_error_prefix(&why, "release %s does not hold", v->name);
+    if (err)
+        *err = why;
+    tern_compare_free(&compared);
+    tern_results_free(&sample);
+    tern_results_free(&again);
+    return status;
+}

@@ -1,0 +1,99 @@
+// Copies of boxes of a row-major matrix of 16-bit elements into shared memory in the 128-byte swizzle that wgmma.cuh wants of
+// B, by the copy engine (cp.async.bulk.tensor, sm_90a). What lies outside the matrix becomes zeros. The engine reads shape and
+// address from a tensor map, 128 bytes in global memory; a kernel gets plain pointers, so each block writes its own map into
+// its workspace. Owns nothing.
+#ifndef TERN_TENSOR_COPY_CUH
+#define TERN_TENSOR_COPY_CUH
+
+#include "tern/bulk.cuh"
+#include "tern/memory.cuh"
+
+#define TERN_TENSOR_MAP 128 /* bytes, and alignment, of a map */
+
+#ifdef TERN_EMULATOR
+struct tern_emu_tensor_map {
+    const unsigned char *base;
+    long long columns, rows;
+    int box_rows;
+};
+#endif
+
+// Makes a map of a matrix of `rows` rows of `columns` elements (a multiple of 8; 16-byte aligned base) for boxes of 64 columns
+// and box_rows (8 to 256) rows. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
+// much. Behind it this warp may copy.
+__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const void *base, long long columns,
+                                                     long long rows, int box_rows, int lane) {
+#ifdef TERN_EMULATOR
+    (void)scratch;
+    const struct tern_emu_tensor_map made = {(const unsigned char *)base, columns, rows, box_rows};
+    if (lane == 0)
+        memcpy(map, &made, sizeof made);
+    __syncwarp();
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    const unsigned at = tern_shared_address(scratch);
+    *reinterpret_cast<unsigned *>(scratch + 4 * lane) = 0; // all fields that are not set below
+    __syncwarp();
+    if (lane == 0) {
+        asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;\n"
+                     "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], 1;\n" // dimensions less one
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 0, 64;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 1, %2;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 0, %3;\n"
+                     "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %4;\n"
+                     "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 0, %5;\n"
+                     :
+                     : "r"(at), "l"(base), "r"(box_rows), "r"((unsigned)columns), "r"((unsigned)rows), "l"(2 * columns)
+                     : "memory");
+        asm volatile("tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
+                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
+                     "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 6;\n" // binary16
+                     "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
+                     "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n" // 128 bytes
+                     "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"    // zeros
+                     :
+                     : "r"(at)
+                     : "memory");
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"
+                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;"
+                 :
+                 : "l"(map), "r"(at)
+                 : "memory");
+#endif
+}
+
+#ifdef TERN_EMULATOR
+#define TERN_EMU_BOXES 128 /* on their way at once, of all blocks of a cluster */
+
+// The box as it will lie in shared memory is put together in a buffer of its own, from where it goes as one bulk copy.
+static inline void tern_emu_tensor_copy(void *shared, const void *map, int column, long long row, void *barrier) {
+    alignas(16) static unsigned char boxes[TERN_EMU_BOXES][256 * 128];
+    static unsigned next;
+    unsigned char *box = boxes[next++ % TERN_EMU_BOXES];
+    struct tern_emu_tensor_map m;
+    memcpy(&m, map, sizeof m);
+    memset(box, 0, sizeof boxes[0]);
+    for (int r = 0; r < m.box_rows && row + r < m.rows; r++)
+        for (int chunk = 0; chunk < 8 && column + 8 * chunk < m.columns;
+             chunk++) /* inside or outside: K is a multiple of 8 */
+            memcpy(box + 128 * r + 16 * (chunk ^ r % 8), m.base + 2 * ((row + r) * m.columns + column + 8 * chunk), 16);
+    tern_emu_bulk_copy(shared, box, (size_t)(128 * m.box_rows), barrier);
+}
+#endif
+
+// Copies the box at (row, column) to `shared` (1024-byte aligned); its bytes, those outside the matrix too, count against the
+// barrier's announced ones. One thread calls.
+__device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, int column, int row, void *barrier) {
+#ifdef TERN_EMULATOR
+    tern_emu_tensor_copy(shared, map, column, row, barrier);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        :
+        : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier))
+        : "memory");
+#endif
+}
+
+#endif

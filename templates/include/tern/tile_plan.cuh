@@ -1,0 +1,61 @@
+// The tiles of y that a block of a persistent grid works on, whole (sweep.cuh) or cut along K (stream_k.cuh, or over the blocks
+// of a cluster). Owns nothing.
+#ifndef TERN_TILE_PLAN_CUH
+#define TERN_TILE_PLAN_CUH
+
+#include "tern/abi.h"
+#include "tern/dequant.cuh"
+#include "tern/stream_k.cuh"
+#include "tern/sweep.cuh"
+
+// One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
+struct tern_place {
+    int row_tile;                       // first 16-row tile of W
+    int blocks;                         // row blocks, from 1 on
+    int row_tiles, k_tiles;             // of W
+    int k_begin, k_end, rank;           // k tiles of this block, which is number `rank` of its cluster
+    long long x_row;                    // first row of x
+    unsigned tile, first, contributors; // STREAM_K: see tern_stream_turn
+};
+
+// BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles.
+template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K> struct tern_plan {
+    tern_sweep sweep;
+    tern_stream_k stream;
+
+    // Sets what all places have in common.
+    __device__ __forceinline__ tern_plan(const tern_args &args, tern_place &at) {
+        const unsigned self = blockIdx.x / CLUSTER_K, workers = gridDim.x / CLUSTER_K;
+        sweep = tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+        at.row_tiles = (int)((args.n + 15) / 16);
+        at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+        at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+        at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
+        at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
+        at.contributors = 1;
+        if (STREAM_K)
+            stream = tern_stream_k_start(sweep.tiles_n * sweep.tiles_m, (unsigned)at.k_tiles, self, workers);
+    }
+
+    // The next place; false when there is none.
+    __device__ __forceinline__ bool next(tern_place &at) {
+        if (STREAM_K) {
+            tern_stream_turn turn;
+            if (!tern_stream_k_next(stream, turn))
+                return false;
+            tern_sweep_go<BLOCKS, GROUP_M>(sweep, turn.tile);
+            at.k_begin = (int)turn.k_begin;
+            at.k_end = (int)turn.k_end;
+            at.tile = turn.tile;
+            at.first = turn.first;
+            at.contributors = turn.contributors;
+        } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
+            return false;
+        at.row_tile = (int)sweep.row_block * 4;
+        at.blocks = (int)sweep.blocks;
+        at.x_row = (long long)sweep.tile_m * BLOCK_M;
+        return true;
+    }
+};
+
+#endif
