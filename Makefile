@@ -39,7 +39,7 @@ LIBRARY := $(BUILD)/libtern.a
 PROGRAM := $(BUILD)/tune
 # The runtime library: its own objects, position independent, with what it needs of core and formats.
 RUNTIME_SOURCES := $(wildcard harness/runtime/*.c) $(addprefix harness/,core/archive.c core/error.c core/file.c core/half.c \
-    core/hash.c core/str.c formats/format.c formats/layout.c formats/parallel.c formats/weights.c core/random.c)
+    core/clock.c core/hash.c core/log.c core/str.c formats/format.c formats/layout.c formats/parallel.c formats/weights.c core/random.c)
 RUNTIME_OBJECTS := $(patsubst harness/%.c,$(BUILD)/rt/%.o,$(RUNTIME_SOURCES))
 RUNTIME := $(BUILD)/libtern_rt.a $(BUILD)/libtern_rt.so
 TEST_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
@@ -112,7 +112,7 @@ $(BUILD)/libtern_rt.a: $(RUNTIME_OBJECTS)
 	ar rcs $@ $^
 
 $(BUILD)/libtern_rt.so: $(RUNTIME_OBJECTS)
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libtern_rt.so $^ -lxxhash -lzstd -ldl -lpthread -lm -o $@
+	$(CC) $(LDFLAGS) -shared -Wl,--no-undefined -Wl,-soname,libtern_rt.so $^ -lxxhash -lzstd -ldl -lpthread -lm -o $@
 
 # Loops over packed bytes and codes, which only -O3 unrolls and vectorises.
 FAST := ternary_codes linear_parts awq gptq compressed_tensors unpack_proof shard_proof
