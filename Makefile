@@ -19,6 +19,7 @@ BUILD := build/asan
 OPTIMISE := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 
+VERSION := $(shell sed -n 's/.*TERN_VERSION "\(.*\)"/\1/p' harness/core/version.h)
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Werror
 LUA_CFLAGS := $(or $(shell pkg-config --cflags lua5.4 2>/dev/null),-I/usr/include/lua5.4)
 CUDA_INCLUDE := $(shell scripts/find-cuda.sh include)
@@ -36,6 +37,11 @@ OBJECTS := $(patsubst harness/%.c,$(BUILD)/obj/%.o,$(filter-out $(MAIN),$(SOURCE
 MAIN_OBJECT := $(patsubst harness/%.c,$(BUILD)/obj/%.o,$(wildcard $(MAIN)))
 LIBRARY := $(BUILD)/libtern.a
 PROGRAM := $(BUILD)/tune
+# The runtime library: its own objects, position independent, with what it needs of core and formats.
+RUNTIME_SOURCES := $(wildcard harness/runtime/*.c) $(addprefix harness/,core/archive.c core/error.c core/file.c core/half.c \
+    core/clock.c core/hash.c core/log.c core/str.c formats/format.c formats/layout.c formats/parallel.c formats/weights.c core/random.c)
+RUNTIME_OBJECTS := $(patsubst harness/%.c,$(BUILD)/rt/%.o,$(RUNTIME_SOURCES))
+RUNTIME := $(BUILD)/libtern_rt.a $(BUILD)/libtern_rt.so
 TEST_SOURCES := $(sort $(wildcard tests/unit/test_*.c))
 TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(TEST_SOURCES))
 OFFLINE_TESTS := $(patsubst tests/offline/%.c,$(BUILD)/tests/offline/%,$(wildcard tests/offline/*.c))
@@ -50,7 +56,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
 	@echo "variables: SANITIZE=1 (ASan and UBSan, into build/asan), PREFIX=DIR (install), CUDA_HOME=DIR (toolkit)"
 
-all: $(PROGRAM) ## build the program, build/tune
+all: $(PROGRAM) $(RUNTIME) ## build the program, build/tune, and the runtime, build/libtern_rt.{a,so}
 
 quickstart: ## set up, build, tune Qwen2.5-7B (planned for an A100 where there is no GPU): table, header and plots
 	@scripts/setup.sh
@@ -73,13 +79,19 @@ portable: build/portable/tune ## one folder, build/portable, that needs glibc, t
 lint: ## formatting, static analysis, include directions, length limits
 	@scripts/lint.sh
 
-install: all ## install to $(PREFIX)/bin and $(PREFIX)/share: program, data, manual page, completion
+install: all ## install to $(PREFIX)/bin and $(PREFIX)/share: program, data, manual page, completion; the runtime to lib and include
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tern
 	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/tune
 	tar cf - $(wildcard $(DATA)) | tar xf - -C $(DESTDIR)$(PREFIX)/share/tern
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	scripts/man.sh $(PROGRAM) >$(DESTDIR)$(PREFIX)/share/man/man1/tune.1
 	install -m 644 scripts/tune.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tune
+	install -d $(DESTDIR)$(PREFIX)/include/tern $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 harness/runtime/tern_rt.h $(DESTDIR)$(PREFIX)/include/tern_rt.h
+	install -m 644 templates/include/tern/abi.h templates/include/tern/dispatch.h $(DESTDIR)$(PREFIX)/include/tern
+	install -m 644 $(BUILD)/libtern_rt.a $(DESTDIR)$(PREFIX)/lib/libtern_rt.a
+	install -m 755 $(BUILD)/libtern_rt.so $(DESTDIR)$(PREFIX)/lib/libtern_rt.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' harness/runtime/tern_rt.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/tern_rt.pc
 
 clean: ## remove build/
 	rm -rf build
@@ -90,6 +102,17 @@ unit-tests: $(TESTS) ## build the unit test programs
 $(BUILD)/obj/%.o: harness/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/rt/%.o: harness/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+
+$(BUILD)/libtern_rt.a: $(RUNTIME_OBJECTS)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/libtern_rt.so: $(RUNTIME_OBJECTS)
+	$(CC) $(LDFLAGS) -shared -Wl,--no-undefined -Wl,-soname,libtern_rt.so $^ -lxxhash -lzstd -ldl -lpthread -lm -o $@
 
 # Loops over packed bytes and codes, which only -O3 unrolls and vectorises.
 FAST := ternary_codes linear_parts awq gptq compressed_tensors unpack_proof shard_proof
@@ -120,4 +143,4 @@ build/portable/tune: $(MAIN_OBJECT) $(LIBRARY) $(shell find $(wildcard $(DATA)) 
 	@tar cf - $(wildcard $(DATA)) | tar xf - -C $(@D)
 	@scripts/check-portable.sh $@
 
--include $(OBJECTS:.o=.d) $(MAIN_OBJECT:.o=.d) $(addsuffix .d,$(TESTS) $(OFFLINE_TESTS))
+-include $(OBJECTS:.o=.d) $(RUNTIME_OBJECTS:.o=.d) $(MAIN_OBJECT:.o=.d) $(addsuffix .d,$(TESTS) $(OFFLINE_TESTS))

@@ -31,7 +31,7 @@ verify: core formats
 output: core config
 store: core
 emulator: core
-runtime: core
+runtime: core formats
 device: core config formats measure space verify emulator
 worker: core config formats measure space verify device store
 commands: core config formats measure space verify device worker store output emulator'

@@ -167,7 +167,7 @@ static enum tern_status eval_one(const char *text, const struct bindings *b, int
     return status;
 }
 
-/* What the header's launch functions compute at run time: see add_launch of output/export.c. */
+/* What the header's launch functions compute at run time: see add_launch of output/export_table.c. */
 static enum tern_status bind_problem(struct bindings *b, const struct tern_format *format, int64_t m, int64_t n, int64_t k,
                                      int64_t sms, struct tern_error *err) {
     const struct tern_binding problem[] = {{"M", m},
@@ -209,7 +209,7 @@ out:
     return status;
 }
 
-/* The twin of tern_takes_ in output/export_text.c. An expression that fails (overflow) does not fit. */
+/* The twin of tern_takes_ in tern/dispatch_select.h. An expression that fails (overflow) does not fit. */
 bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem) {
     const struct tern_dispatch_limits *device = limits;
     struct tern_dispatch_geometry g;

@@ -1,33 +1,34 @@
-/* `tune export`: the dispatch table of one GPU as a C header, with the cubins that it names. */
+/* `tune export`: the dispatch tables of one or several GPUs as a folder: header, packed cubins, manifest, README, example. */
 #include "commands/commands.h"
 
 #include "commands/dispatch.h"
+#include "commands/export_parts.h"
 #include "commands/release_parts.h"
-#include "config/gpu.h"
 #include "core/file.h"
-#include "core/log.h"
 #include "core/options.h"
-#include "store/cache.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct export_options {
-    const char *gpu, *shapes, *db, *output, *cache;
-    bool allow_planned;
-};
-
-#define EXPORT_OPTION_COUNT 6
+#define EXPORT_OPTION_COUNT 9
+#define EXPORT_MAX_GPUS     16
 
 /* One table for parsing and help; the values point into o. */
-static void list_options(struct export_options *o, struct tern_option list[EXPORT_OPTION_COUNT]) {
+static void list_options(struct tern_export_options *o, struct tern_option list[EXPORT_OPTION_COUNT]) {
     const struct tern_option options[EXPORT_OPTION_COUNT] = {
-        {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAME", "GPU whose winners are exported (required)", 0, 0},
+        {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAMES", "GPUs whose winners are exported, e.g. h200,a100 (required)", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the winners of this model (default: all)", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"output", 'o', TERN_OPTION_TEXT, &o->output, "DIR", "folder to write into, made if missing (required)", 0, 0},
+        {"check", 0, TERN_OPTION_TEXT, &o->check, "DIR",
+         "write nothing: exit 1 unless DIR holds what would be written (instead of -o)", 0, 0},
         {"cache", 0, TERN_OPTION_TEXT, &o->cache, "DIR", "cubin cache (default: \"cache\" beside the database)", 0, 0},
+        {"max-slowdown", 0, TERN_OPTION_TEXT, &o->slowdown, "RATIO",
+         "fewest kernels that are within RATIO of the winners, e.g. 1.03 (default: every winner)", 0, 0},
+        {"held-out", 0, TERN_OPTION_TEXT, &o->held_out, "M,...",
+         "manifest: regret of the selection without these batch sizes (all: each in turn) and without each shape", 0, 0},
         {"allow-planned", 0, TERN_OPTION_FLAG, &o->allow_planned, NULL,
          "export choices that were predicted but never measured; the header says so", 0, 0},
     };
@@ -35,18 +36,19 @@ static void list_options(struct export_options *o, struct tern_option list[EXPOR
 }
 
 static void export_help(void) {
-    struct export_options o = {0};
+    struct tern_export_options o = {0};
     struct tern_option options[EXPORT_OPTION_COUNT];
     list_options(&o, options);
-    printf("usage: tune export --gpu NAME -o DIR [options]\n\n"
+    printf("usage: tune export --gpu NAMES -o DIR [options]\n\n"
            "Writes DIR/tern_dispatch.h, a C99 and C++11 header that answers which kernel to launch for a\n"
-           "quantised linear layer, and DIR/kernels/HASH.cubin, the kernels it names. Same rows, same bytes.\n\n");
+           "quantised linear layer, with tern_kernels.bin (the cubins), manifest.json (the evidence), README.md\n"
+           "and example.c. Same rows, same bytes. Winners of templates that changed since are refused.\n\n");
     tern_options_help(options, EXPORT_OPTION_COUNT);
     printf("\nexample: tune export --gpu h200 --shapes qwen7b -o dispatch\n");
 }
 
 /* Required options are checked here, so that nothing is opened for an incomplete command. */
-static enum tern_status parse(int argc, char **argv, struct export_options *o, struct tern_error *err) {
+static enum tern_status parse(int argc, char **argv, struct tern_export_options *o, struct tern_error *err) {
     struct tern_option options[EXPORT_OPTION_COUNT];
     const char *unused[1];
     size_t count = 0;
@@ -54,131 +56,142 @@ static enum tern_status parse(int argc, char **argv, struct export_options *o, s
     enum tern_status status = tern_options_parse(options, EXPORT_OPTION_COUNT, argc, argv, unused, 0, &count, err);
     if (status)
         return status;
-    if (!o->gpu || !o->output) {
+    if (!o->gpu || (!o->output && !o->check)) {
         tern_error_set(err, TERN_USAGE, "export needs %s", o->gpu ? "-o DIR" : "--gpu NAME");
         tern_error_hint(err, "for example: tune export --gpu h200 -o dispatch");
         return TERN_USAGE;
     }
+    if (o->output && o->check)
+        return tern_error_set(err, TERN_USAGE, "export writes to -o DIR or compares with --check DIR, not both");
+    if (o->slowdown &&
+        !(tern_str_parse_double(o->slowdown, &o->max_slowdown) && o->max_slowdown >= 1.0 && o->max_slowdown <= 100.0))
+        return tern_error_set(err, TERN_USAGE, "--max-slowdown takes a ratio from 1 to 100, such as 1.03, not '%s'",
+                              o->slowdown);
     return TERN_OK;
 }
 
-/* "cache" in the folder of the database, unless the user named one. */
-static void cache_path(const struct export_options *o, struct tern_str *out) {
-    const char *slash = strrchr(o->db, '/');
-    if (o->cache)
-        tern_str_append(out, o->cache);
-    else
-        tern_str_printf(out, "%.*scache", slash ? (int)(slash - o->db + 1) : 0, o->db);
-}
+/* The fixed parts of the header, from the program's data. */
+struct texts {
+    char *abi, *types, *select;
+};
 
-/* Writes one cubin; *found false when the cache lacks it. */
-static enum tern_status copy_cubin(struct tern_cache *cache, const char *dir, const char *hash, bool *found,
-                                   struct tern_error *err) {
-    void *image = NULL;
-    size_t bytes = 0;
-    struct tern_str path = {0};
-    *found = false;
-    enum tern_status status = hash[0] ? tern_cache_get(cache, hash, &image, &bytes, found, err) : TERN_OK;
-    if (!status && *found) {
-        tern_str_printf(&path, "%s/kernels/%s.cubin", dir, hash);
-        status = tern_file_write(path.data, image, bytes, err);
+static enum tern_status read_texts(struct texts *texts, struct tern_error *err) {
+    const struct {
+        const char *name;
+        char **into;
+    } parts[] = {{"abi.h", &texts->abi}, {"dispatch.h", &texts->types}, {"dispatch_select.h", &texts->select}};
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++) {
+        char relative[96], path[4096];
+        size_t bytes;
+        tern_str_format(relative, sizeof relative, "templates/include/tern/%s", parts[i].name);
+        status = tern_file_home_path(relative, path, sizeof path, err);
+        if (!status)
+            status = tern_file_read(path, parts[i].into, &bytes, err);
     }
-    free(image);
-    tern_str_free(&path);
     return status;
 }
 
-/* Copies each distinct cubin of the rows; what is missing is counted and told, not an error: the header stands by itself. */
-static enum tern_status copy_cubins(const struct export_options *o, const struct tern_results *rows,
-                                    struct tern_error *err) {
-    struct tern_str path = {0}, kernels = {0};
-    struct tern_cache *cache = NULL;
-    struct tern_strs hashes = {0};
-    size_t missing = 0, written = 0;
-    enum tern_status status = TERN_OK;
-    cache_path(o, &path);
-    if (!tern_file_is_dir(path.data)) {
-        tern_log_note("no cubins written: there is no cache at %s (name it with --cache DIR)", path.data);
-        goto out;
-    }
-    status = tern_cache_open(path.data, &cache, err);
-    if (status)
-        goto out;
-    tern_str_printf(&kernels, "%s/kernels", o->output);
-    status = tern_file_make_dirs(kernels.data, err);
-    for (size_t i = 0; i < rows->count; i++)
-        tern_strs_add(&hashes, rows->rows[i].cubin_hash);
-    /* Many rows share a cubin: sorted, so that repeats stand together. */
-    tern_strs_sort(&hashes);
-    for (size_t i = 0; i < hashes.count && !status; i++) {
-        bool found = false;
-        if (i && !strcmp(hashes.items[i], hashes.items[i - 1]))
-            continue;
-        status = copy_cubin(cache, o->output, hashes.items[i], &found, err);
-        written += found;
-        missing += !found;
-    }
-    if (!status && missing)
-        tern_log_warn("run the same `tune` command again, which rebuilds them, then export again",
-                      "%zu of %zu cubins are not in the cache %s", missing, missing + written, path.data);
-out:
-    tern_cache_close(cache);
-    tern_strs_free(&hashes);
-    tern_str_free(&path);
-    tern_str_free(&kernels);
-    return status;
+static void free_texts(struct texts *texts) {
+    free(texts->abi);
+    free(texts->types);
+    free(texts->select);
 }
 
-enum tern_status tern_command_export_header(const char *dir, const struct tern_results *rows, const struct tern_gpu *gpu,
-                                            bool allow_planned, struct tern_error *err) {
-    struct tern_export_launch *launches = tern_alloc_zero(rows->count, sizeof *launches);
-    char abi_path[4096], *abi = NULL;
-    size_t abi_bytes = 0;
-    enum tern_status status = TERN_OK;
-    for (size_t i = 0; i < rows->count && !status; i++)
-        if (rows->rows[i].template_name[0])
-            status = tern_dispatch_launch(&rows->rows[i], &launches[i], err);
+enum tern_status tern_command_export_header(const char *db, const char *dir, const struct tern_results *rows,
+                                            const struct tern_gpu *gpu, struct tern_error *err) {
+    const struct tern_export_options o = {.db = db, .max_slowdown = 1.0};
+    struct tern_export_source source = {.gpu = *gpu, .rows = *rows}; /* both stay the caller's */
+    struct tern_export_file file = {"tern_dispatch.h", {0}};
+    struct texts texts = {0};
+    enum tern_status status = tern_export_source_prepare(&o, &source, err);
     if (!status)
-        status = tern_file_home_path("templates/include/tern/abi.h", abi_path, sizeof abi_path, err);
-    if (!status)
-        status = tern_file_read(abi_path, &abi, &abi_bytes, err);
+        status = read_texts(&texts, err);
     if (!status) {
-        const struct tern_export input = {rows, launches, gpu->title, gpu->sms, gpu->smem_block_bytes, abi, allow_planned};
-        status = tern_export_header(dir, &input, err);
+        const struct tern_export_gpu table = tern_export_source_gpu(&source);
+        const struct tern_export input = {&table, 1, texts.abi, texts.types, texts.select, 1.0, NULL, 0};
+        tern_export_header(&input, &file.text);
+        status = tern_export_write(dir, &file, 1, err);
     }
-    for (size_t i = 0; i < rows->count; i++)
-        tern_export_launch_free(&launches[i]);
-    free(launches);
-    free(abi);
+    tern_export_source_release(&source);
+    tern_str_free(&file.text);
+    free_texts(&texts);
+    return status;
+}
+
+/* Builds all files in memory, then writes or compares them: what cannot be built whole leaves nothing behind. */
+static enum tern_status produce(const struct tern_export_options *o, const struct tern_export *input,
+                                struct tern_error *err) {
+    struct tern_export_file files[] = {
+        {"tern_dispatch.h", {0}}, {"manifest.json", {0}}, {"README.md", {0}}, {"example.c", {0}}, {"tern_kernels.bin", {0}}};
+    size_t count = sizeof files / sizeof files[0], missing = 0;
+    struct tern_str *kernels = &files[count - 1].text;
+    enum tern_status status = tern_export_pack(o, input, kernels, &missing, err);
+    if (!status) {
+        tern_export_header(input, &files[0].text);
+        tern_export_manifest(input, kernels->length, missing, &files[1].text);
+        tern_export_readme(input, &files[2].text);
+        tern_str_append(&files[3].text, tern_export_example);
+        const size_t present = kernels->length ? count : count - 1;
+        status = o->check ? tern_export_compare(o->check, files, present, err)
+                          : tern_export_write(o->output, files, present, err);
+    }
+    for (size_t i = 0; i < count; i++)
+        tern_str_free(&files[i].text);
+    return status;
+}
+
+/* The loaded sources as the writer's input. */
+static enum tern_status export_sources(const struct tern_export_options *o, const struct tern_export_source *sources,
+                                       size_t count, struct tern_error *err) {
+    struct texts texts = {0};
+    struct tern_export_gpu gpus[EXPORT_MAX_GPUS];
+    struct tern_export_regret regrets[TERN_EXPORT_REGRETS * EXPORT_MAX_GPUS];
+    for (size_t i = 0; i < count; i++) {
+        gpus[i] = tern_export_source_gpu(&sources[i]);
+        memcpy(&regrets[TERN_EXPORT_REGRETS * i], sources[i].regrets, sizeof sources[i].regrets);
+    }
+    enum tern_status status = read_texts(&texts, err);
+    if (!status) {
+        const struct tern_export input = {
+            gpus,         count,           texts.abi, texts.types,
+            texts.select, o->max_slowdown, regrets,   o->held_out ? TERN_EXPORT_REGRETS * count : 0};
+        status = produce(o, &input, err);
+    }
+    free_texts(&texts);
     return status;
 }
 
 /* Everything that can be refused is checked before the first byte is written. */
 static enum tern_status export_run(int argc, char **argv, struct tern_error *err) {
-    struct export_options o = {.db = TERN_DEFAULT_DB};
-    struct tern_results rows = {0};
-    struct tern_gpu gpu = {0};
+    struct tern_export_options o = {.db = TERN_DEFAULT_DB, .max_slowdown = 1.0};
+    struct tern_strs names = {0};
     enum tern_status status = parse(argc, argv, &o, err);
     if (status)
         return status;
-    status = tern_gpu_load(o.gpu, &gpu, err);
-    if (!status)
-        status = tern_dispatch_rows(o.db, gpu.name, o.shapes, &rows, err);
-    if (!status && !o.shapes)
-        tern_dispatch_leave_out_real(&rows);
-    if (!status)
-        status = tern_export_check(&rows, o.allow_planned, err);
-    if (!status)
+    tern_strs_split(&names, o.gpu, ',');
+    if (!names.count || names.count > EXPORT_MAX_GPUS)
+        status = tern_error_set(err, TERN_USAGE, "--gpu '%s' names %zu GPUs; 1 to %d are possible", o.gpu, names.count,
+                                EXPORT_MAX_GPUS);
+    struct tern_export_source *sources = tern_alloc_zero(EXPORT_MAX_GPUS, sizeof *sources);
+    size_t loaded = 0;
+    for (; loaded < names.count && !status; loaded++) {
+        status = tern_export_source_load(&o, names.items[loaded], &sources[loaded], err);
+        for (size_t i = 0; i < loaded && !status; i++)
+            if (!strcmp(sources[i].gpu.name, sources[loaded].gpu.name))
+                status = tern_error_set(err, TERN_USAGE, "--gpu names %s twice", sources[i].gpu.name);
+    }
+    if (!status && o.output)
         status = tern_file_check_writable_dir(o.output, err);
     if (!status)
-        status = tern_command_export_header(o.output, &rows, &gpu, o.allow_planned, err);
-    if (!status)
-        status = copy_cubins(&o, &rows, err);
+        status = export_sources(&o, sources, loaded, err);
     /* The path alone on stdout: for scripts. */
     if (!status)
-        printf("%s/tern_dispatch.h\n", o.output);
-    tern_results_free(&rows);
-    tern_gpu_free(&gpu);
+        printf("%s/tern_dispatch.h\n", o.check ? o.check : o.output);
+    for (size_t i = 0; i < loaded; i++)
+        tern_export_source_free(&sources[i]);
+    free(sources);
+    tern_strs_free(&names);
     return status;
 }
 

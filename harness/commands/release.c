@@ -110,7 +110,7 @@ static enum tern_status freeze(const struct release_options *o, const char *dir,
     if (!status)
         status = tern_release_environment(o->db, dir, gpu->name, o->shapes, o->commit, err);
     if (!status)
-        status = tern_command_export_header(dir, &rows, gpu, false, err);
+        status = tern_command_export_header(o->db, dir, &rows, gpu, err);
     if (!status) /* last: without gnuplot all but the pictures is there */
         status = tern_command_report_write(o->db, dir, &rows, gpu, err);
     if (!status)

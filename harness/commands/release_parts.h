@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* export.c: turns the rows' launch expressions into C and writes DIR/tern_dispatch.h. */
-enum tern_status tern_command_export_header(const char *dir, const struct tern_results *rows, const struct tern_gpu *gpu,
-                                            bool allow_planned, struct tern_error *err);
+/* export.c: writes DIR/tern_dispatch.h for rows of the database `db`, nothing else of what `tune export` writes. */
+enum tern_status tern_command_export_header(const char *db, const char *dir, const struct tern_results *rows,
+                                            const struct tern_gpu *gpu, struct tern_error *err);
 
 /* report.c: the whole report, winners.csv included; puts the measured ceilings of the database, if there are any, into *gpu. */
 enum tern_status tern_command_report_write(const char *db, const char *dir, const struct tern_results *rows,

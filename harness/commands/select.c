@@ -2,6 +2,7 @@
 #include "commands/commands.h"
 
 #include "commands/dispatch.h"
+#include "commands/export_times.h"
 #include "config/gpu.h"
 #include "core/options.h"
 #include "formats/format.h"
@@ -10,6 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct select_options {
@@ -72,7 +74,7 @@ static enum tern_status parse(int argc, char **argv, struct select_options *o, s
 }
 
 struct answer {
-    const struct tern_result *row; /* NULL: none */
+    const struct tern_result *row, *kernel; /* whose times, whose kernel; NULL: none */
     enum tern_selection_match match;
     bool use_cublas;
     struct tern_dispatch_geometry geometry;
@@ -86,8 +88,8 @@ static void print_text(const struct answer *a) {
     printf("use cublas %s\n", a->use_cublas ? "yes" : "no");
     if (!row)
         return;
-    printf("template   %s\nparams     %s\nlayout     %s\nentry      %s\ncubin      %s\n", row->template_name, row->params,
-           row->layout, row->entry, row->cubin_hash);
+    printf("template   %s\nparams     %s\nlayout     %s\nentry      %s\ncubin      %s\n", a->kernel->template_name,
+           a->kernel->params, a->kernel->layout, a->kernel->entry, a->kernel->cubin_hash);
     printf("grid       %lld %lld %lld\nblock      %lld\ncluster    %lld\n", (long long)g->grid[0], (long long)g->grid[1],
            (long long)g->grid[2], (long long)g->block, (long long)g->cluster);
     printf("smem       %lld bytes\nworkspace  %lld bytes\n", (long long)g->smem_bytes, (long long)g->workspace_bytes);
@@ -110,8 +112,9 @@ static void print_json(const struct answer *a) {
     const struct tern_dispatch_geometry *g = &a->geometry;
     json_t *kernel = json_null(), *tuned = json_null();
     if (row) {
-        kernel = json_pack("{s:s,s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:I,s:I}", "template", row->template_name, "params",
-                           row->params, "layout", row->layout, "entry", row->entry, "cubin", row->cubin_hash, "grid",
+        const struct tern_result *k = a->kernel;
+        kernel = json_pack("{s:s,s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:I,s:I}", "template", k->template_name, "params",
+                           k->params, "layout", k->layout, "entry", k->entry, "cubin", k->cubin_hash, "grid",
                            (json_int_t)g->grid[0], (json_int_t)g->grid[1], (json_int_t)g->grid[2], "block",
                            (json_int_t)g->block, "cluster", (json_int_t)g->cluster, "smem_bytes", (json_int_t)g->smem_bytes,
                            "workspace_bytes", (json_int_t)g->workspace_bytes);
@@ -131,9 +134,12 @@ static enum tern_status answer_of(const struct select_options *o, const struct t
                                   const struct tern_gpu *gpu, struct answer *a, struct tern_error *err) {
     const struct tern_selection_problem problem = {o->op, o->format, o->m, o->n, o->k};
     struct tern_dispatch_limits limits = {gpu->sms, gpu->smem_block_bytes};
-    a->row = tern_selection_find(table, &problem, tern_dispatch_fits, &limits, &a->match);
+    const struct tern_selection_answer found = tern_selection_ask(table, &problem, tern_dispatch_fits, &limits);
+    a->row = found.row;
+    a->kernel = found.kernel;
+    a->match = found.match;
     a->use_cublas = a->row ? tern_selection_use_cublas(a->row) : o->m > 0;
-    return a->row ? tern_dispatch_geometry(a->row, o->m, o->n, o->k, gpu->sms, &a->geometry, err) : TERN_OK;
+    return a->row ? tern_dispatch_geometry(a->kernel, o->m, o->n, o->k, gpu->sms, &a->geometry, err) : TERN_OK;
 }
 
 static enum tern_status select_run(int argc, char **argv, struct tern_error *err) {
@@ -142,6 +148,8 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     struct tern_selection_table table = {0};
     struct tern_gpu gpu = {0};
     struct answer answer = {0};
+    struct tern_times *times = NULL;
+    const struct tern_result **below = NULL;
     enum tern_status status = parse(argc, argv, &o, err);
     if (status)
         return status;
@@ -152,7 +160,13 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
         tern_dispatch_leave_out_real(&rows);
     if (status)
         goto out;
+    status = tern_times_load(o.db, gpu.name, &rows, &times, err);
+    if (status)
+        goto out;
     table = tern_selection_build(&rows);
+    below = tern_alloc_zero(rows.count, sizeof *below);
+    tern_times_between(times, &table, NULL, below);
+    table.below = below;
     status = answer_of(&o, &table, &gpu, &answer, err);
     if (status)
         goto out;
@@ -165,6 +179,8 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
         status = tern_error_set(err, TERN_FAILED, "nothing in the table serves %s M=%lld N=%lld K=%lld", o.format,
                                 (long long)o.m, (long long)o.n, (long long)o.k);
 out:
+    tern_times_free(times);
+    free(below);
     tern_selection_free(&table);
     tern_results_free(&rows);
     tern_gpu_free(&gpu);

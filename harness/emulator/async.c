@@ -41,7 +41,8 @@ void tern_emu_machine_async_wait(int pending) {
         memset((uint8_t *)copy->to + copy->valid_bytes, 0, copy->bytes - copy->valid_bytes);
     }
     self->copy_count -= done;
-    memmove(self->copies, self->copies + done, self->copy_count * sizeof *self->copies);
+    if (done > 0) /* a thread that never copied has no list */
+        memmove(self->copies, self->copies + done, self->copy_count * sizeof *self->copies);
 }
 
 /* ---- mbarrier

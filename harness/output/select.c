@@ -1,5 +1,5 @@
 /* Selection: which tuned row answers for a problem that may never have been tuned.
- * Any change here has to be made in export_text.c as well; test_output_export.c compares them. */
+ * Any change here has to be made in tern/dispatch_select.h as well; test_output_export.c compares them. */
 #include "output/select.h"
 
 #include "core/str.h"
@@ -71,7 +71,7 @@ static void fill_group(struct tern_selection_group *group, const struct tern_res
 }
 
 struct tern_selection_table tern_selection_build(const struct tern_results *results) {
-    struct tern_selection_table table = {0};
+    struct tern_selection_table table = {.results = results};
     if (!results->count)
         return table;
     const struct tern_result **rows = tern_alloc(results->count * sizeof *rows);
@@ -107,8 +107,13 @@ bool tern_selection_use_cublas(const struct tern_result *row) {
     return row->baseline_us < row->us;
 }
 
+bool tern_selection_use_dequant(const struct tern_result *row) {
+    return row->dequant_us < row->us;
+}
+
 /* One question to the table. */
 struct query {
+    const struct tern_selection_table *table;
     const struct tern_selection_problem *problem;
     tern_selection_fits *fits;
     void *user;
@@ -120,20 +125,31 @@ static bool takes(const struct query *q, const struct tern_result *row) {
     return row->min_m <= m && m <= row->max_m && (!q->fits || q->fits(q->user, row, q->problem));
 }
 
-/* The row for m inside a group. Neighbours first: the next larger tuned M costs at most its own time, the next smaller one
- * ceil(m / M) times its own; the cheaper of the two wins, the larger on a tie. Where neither takes m: the nearest larger,
- * then the nearest smaller that does. */
+/* The kernel that was found best between this row and the one before; NULL if none was. */
+static const struct tern_result *below(const struct query *q, const struct tern_result *row) {
+    return q->table->below ? q->table->below[row - q->table->results->rows] : NULL;
+}
+
+/* The row for m inside a group; *kernel is another's where one was found for the sizes between two tuned M. Else neighbours:
+ * the next larger tuned M costs at most its own time, the next smaller one ceil(m / M) times its own; the cheaper of the two
+ * wins, the larger on a tie. Where neither takes m: the nearest larger, then the nearest smaller that does. */
 static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q,
-                                               bool *exact) {
+                                               const struct tern_result **kernel, bool *exact) {
     const int64_t m = q->problem->m;
     size_t above = 0;
     while (above < group->count && group->rows[above]->m < m)
         above++;
+    *kernel = NULL;
     *exact = above < group->count && group->rows[above]->m == m && takes(q, group->rows[above]);
     if (*exact)
         return group->rows[above];
     const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
     const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
+    const struct tern_result *between = high && low && high->m != m ? below(q, high) : NULL;
+    if (between && takes(q, between)) {
+        *kernel = between;
+        return high;
+    }
     if (high && takes(q, high)) {
         if (!low || !takes(q, low))
             return high;
@@ -186,24 +202,34 @@ static const struct tern_selection_group *nearest(const struct tern_selection_ta
     return best;
 }
 
+struct tern_selection_answer tern_selection_ask(const struct tern_selection_table *table,
+                                                const struct tern_selection_problem *problem, tern_selection_fits *fits,
+                                                void *user) {
+    const struct query query = {table, problem, fits, user};
+    struct tern_selection_answer answer = {NULL, NULL, TERN_SELECTION_NONE};
+    struct ratio distance = {1, 1};
+    bool exact = false;
+    if (!in_range(problem))
+        return answer;
+    const struct tern_selection_group *group = nearest(table, problem, &distance);
+    answer.row = group ? find_in_group(group, &query, &answer.kernel, &exact) : NULL;
+    if (!answer.row)
+        return answer;
+    if (!answer.kernel)
+        answer.kernel = answer.row;
+    if (distance.over > TERN_SELECT_NEAR_RATIO * distance.under)
+        answer.match = TERN_SELECTION_DEFAULT;
+    else if (distance.over != distance.under)
+        answer.match = TERN_SELECTION_NEAR;
+    else
+        answer.match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;
+    return answer;
+}
+
 const struct tern_result *tern_selection_find(const struct tern_selection_table *table,
                                               const struct tern_selection_problem *problem, tern_selection_fits *fits,
                                               void *user, enum tern_selection_match *match) {
-    const struct query query = {problem, fits, user};
-    struct ratio distance = {1, 1};
-    bool exact = false;
-    *match = TERN_SELECTION_NONE;
-    if (!in_range(problem))
-        return NULL;
-    const struct tern_selection_group *group = nearest(table, problem, &distance);
-    const struct tern_result *row = group ? find_in_group(group, &query, &exact) : NULL;
-    if (!row)
-        return NULL;
-    if (distance.over > TERN_SELECT_NEAR_RATIO * distance.under)
-        *match = TERN_SELECTION_DEFAULT;
-    else if (distance.over != distance.under)
-        *match = TERN_SELECTION_NEAR;
-    else
-        *match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;
-    return row;
+    struct tern_selection_answer answer = tern_selection_ask(table, problem, fits, user);
+    *match = answer.match;
+    return answer.row;
 }

@@ -1,5 +1,5 @@
 /* Selection: which tuned row answers for a problem that may never have been tuned. Pure functions of result rows.
- * The exported header holds the same algorithm as text (export_text.c); a test compares the two on random problems.
+ * Exported headers hold its twin (templates/include/tern/dispatch_select.h); a test compares the two on random problems.
  * Everything is integer arithmetic, so that host and exported table agree bit for bit. */
 #ifndef TERN_OUTPUT_SELECT_H
 #define TERN_OUTPUT_SELECT_H
@@ -31,6 +31,10 @@ struct tern_selection_group {
 struct tern_selection_table {
     struct tern_selection_group *groups;
     size_t count;
+    const struct tern_results *results;
+    /* One a row of the results, or NULL: the row whose kernel serves m between the next smaller M of the group and this row's.
+     * Owned by the caller, who may set it after building. */
+    const struct tern_result *const *below;
 };
 
 /* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
@@ -43,6 +47,8 @@ void tern_selection_free(struct tern_selection_table *table);
 int64_t tern_selection_ns(const struct tern_result *row);
 /* True where cuBLASLt on FP16 weights was measured and is faster than the winner. */
 bool tern_selection_use_cublas(const struct tern_result *row);
+/* True where dequantising the layer each time, with cuBLASLt behind it, was. */
+bool tern_selection_use_dequant(const struct tern_result *row);
 
 /* Sizes from here on are not served: below it, no launch arithmetic of a template can overflow 64 bits. */
 #define TERN_SELECT_SIZE_END (INT64_C(1) << 24)
@@ -54,6 +60,16 @@ struct tern_selection_problem {
 
 /* Whether the row's kernel can be launched for this problem: grid, block and shared memory within the device's limits. */
 typedef bool tern_selection_fits(void *user, const struct tern_result *row, const struct tern_selection_problem *problem);
+
+struct tern_selection_answer {
+    const struct tern_result *row;    /* whose times and baseline it rests on; NULL: none */
+    const struct tern_result *kernel; /* whose kernel is launched: the row itself, but for rows of `below` */
+    enum tern_selection_match match;
+};
+/* The same as tern_selection_find below, with the kernel. */
+struct tern_selection_answer tern_selection_ask(const struct tern_selection_table *table,
+                                                const struct tern_selection_problem *problem, tern_selection_fits *fits,
+                                                void *user);
 
 /* The row to use for a problem, or NULL with match NONE: unknown format, M <= 0, a size out of range, N no multiple of 8 or
  * K of 32, or no kernel of the group takes this M. fits NULL: only the range of M is checked. */

@@ -20,7 +20,7 @@ cat >"$work/use.c" <<'C'
 #define TERN_DISPATCH_IMPLEMENTATION
 #include "tern_dispatch.h"
 int main(void) {
-    struct tern_choice c = tern_select("ternary-g128", 1, 37888, 3584);
+    struct tern_choice c = tern_select("ternary-g128", NULL, 1, 37888, 3584);
     return !(c.kernel && c.match == TERN_MATCH_EXACT && c.grid[0] > 0 && c.block > 0 && !TERN_DISPATCH_PLANNED);
 }
 C

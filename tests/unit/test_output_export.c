@@ -5,6 +5,7 @@
 
 #include "commands/commands.h"
 #include "commands/dispatch.h"
+#include "core/archive.h"
 #include "core/file.h"
 #include "core/random.h"
 #include "output/select.h"
@@ -35,7 +36,7 @@ static const char CALLER[] =
     "    char format[64];\n"
     "    long m, n, k;\n"
     "    while (scanf(\"%63s %ld %ld %ld\", format, &m, &n, &k) == 4) {\n"
-    "        struct tern_choice c = tern_select(format, m, n, k);\n"
+    "        struct tern_choice c = tern_select(format, NULL, m, n, k);\n"
     "        printf(\"%s %d\", tern_match_name(c.match), c.use_cublas);\n"
     "        if (c.kernel)\n"
     "            printf(\" %s %s %s %s %ld %ld %ld %ld %ld %ld %ld %ld %ld %ld\", c.kernel->template_name, "
@@ -350,7 +351,7 @@ static void cubins_come_from_the_cache(void **state) {
     const struct fixture *f = *state;
     struct tern_error err = {0};
     struct tern_cache *cache = NULL;
-    char *dir = path_in(f, "cubins"), hash[TERN_HASH_CHARS], words[256], name[128];
+    char *dir = path_in(f, "cubins"), hash[TERN_HASH_CHARS], words[256];
     static const char image[] = "tern_fake_decode";
     assert_int_equal(tern_file_make_dirs(dir, &err), TERN_OK);
     assert_int_equal(tern_cache_open(dir, &cache, &err), TERN_OK);
@@ -358,19 +359,57 @@ static void cubins_come_from_the_cache(void **state) {
     tern_cache_close(cache);
     tern_str_format(words, sizeof words, "--cache %s", dir);
     assert_int_equal(export_to(f, "measured.db", "with-cubins", words, &err), TERN_OK);
-    tern_str_format(name, sizeof name, "with-cubins/kernels/%s.cubin", hash);
-    char *text = read_text(f, name), *header = read_text(f, "with-cubins/tern_dispatch.h"),
-         *kernels = path_in(f, "with-cubins/kernels");
-    struct tern_strs files = {0};
-    assert_string_equal(text, image);
+    char *header = read_text(f, "with-cubins/tern_dispatch.h"), *manifest = read_text(f, "with-cubins/manifest.json"),
+         *path = path_in(f, "with-cubins/tern_kernels.bin"), *archive;
+    size_t length, bytes;
+    void *unpacked;
+    bool found;
+    assert_int_equal(tern_file_read(path, &archive, &length, &err), TERN_OK);
+    assert_int_equal(tern_archive_read(archive, length, hash, &unpacked, &bytes, &found, &err), TERN_OK);
+    assert_true(found && bytes == sizeof image - 1 && memcmp(unpacked, image, bytes) == 0);
     assert_non_null(strstr(header, hash));
-    assert_int_equal(tern_file_list(kernels, "", &files, &err), TERN_OK);
-    assert_int_equal(files.count, 1);
-    tern_strs_free(&files);
-    free(text);
+    assert_non_null(strstr(manifest, "\"missing\": 1"));
+    free(unpacked);
+    free(archive);
     free(header);
-    free(kernels);
+    free(manifest);
+    free(path);
     free(dir);
+}
+
+/* Every byte of an archive that is changed or missing is found: by the index, by zstd or by the checksum. */
+static void damaged_archives_are_refused(void **state) {
+    (void)state;
+    struct tern_error err = {0};
+    char names[2][TERN_HASH_CHARS], images[2][300];
+    struct tern_archive_image list[2];
+    struct tern_str packed = {0};
+    for (size_t i = 0; i < 2; i++) {
+        memset(images[i], (int)i + 1, sizeof images[i]);
+        tern_hash_bytes(images[i], sizeof images[i], names[i]);
+        list[i] = (struct tern_archive_image){.data = images[i], .bytes = sizeof images[i]};
+        memcpy(list[i].name, names[i], sizeof names[i]);
+    }
+    tern_archive_write(list, 2, &packed);
+    for (size_t at = 0; at < 2 * packed.length; at++) {
+        char *copy = tern_alloc(packed.length);
+        const size_t length = at < packed.length ? packed.length : at - packed.length;
+        memcpy(copy, packed.data, packed.length);
+        if (at < packed.length)
+            copy[at] = (char)(copy[at] ^ 0x55);
+        for (size_t i = 0; i < 2; i++) {
+            void *image;
+            size_t bytes;
+            bool found;
+            enum tern_status status = tern_archive_read(copy, length, names[i], &image, &bytes, &found, &err);
+            if (status == TERN_OK && found)
+                assert_true(bytes == sizeof images[i] && memcmp(image, images[i], bytes) == 0);
+            assert_true(status == TERN_OK || (!image && status == TERN_INTERNAL));
+            free(image);
+        }
+        free(copy);
+    }
+    tern_str_free(&packed);
 }
 
 static void bad_requests_are_refused(void **state) {
@@ -399,8 +438,10 @@ static void text_is_escaped(void **state) {
     tern_str_copy(row.baseline, sizeof row.baseline, "b*/");
     tern_results_add(&rows, &row);
     struct tern_export_launch launch = {0};
-    const struct tern_export input = {&rows, &launch, "GPU */ x", 1, 1, "", false};
-    assert_int_equal(tern_export_text(&input, &text, &err), TERN_OK);
+    const struct tern_export_gpu gpu = {&rows, &launch, NULL, NULL, "GPU */ x", "x", 90, 1, 1, "", "", ""};
+    const struct tern_export input = {&gpu, 1, "", "", "", 1.0, NULL, 0};
+    assert_int_equal(tern_export_check(&rows, false, &err), TERN_OK);
+    tern_export_header(&input, &text);
     assert_non_null(strstr(text.data, "\"a\\042b\\134c\\077\\077/\\012\""));
     assert_null(strstr(text.data, "int y; */"));
     assert_null(strstr(text.data, "x */ int"));
@@ -427,6 +468,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(same_rows_give_the_same_bytes),
         cmocka_unit_test(planned_rows_are_refused_unless_allowed),
         cmocka_unit_test(cubins_come_from_the_cache),
+        cmocka_unit_test(damaged_archives_are_refused),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(text_is_escaped),
     };

@@ -1,0 +1,223 @@
+/* Times of all candidates on the tuned problems. See export_times.h. Only times of one stage and policy are compared: a screen
+ * is not a final, and a cool device is not a loaded one. */
+#include "commands/export_times.h"
+
+#include "core/str.h"
+#include "store/store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct time { /* of a candidate: template, version of it, parameters */
+    char template_name[40], template_hash[TERN_HASH_CHARS], params[256], policy[64];
+    bool final; /* else of a screen */
+    double us;
+};
+
+struct list {
+    struct time *items;
+    size_t count, capacity;
+};
+
+struct tern_times {
+    struct list *rows; /* one a row */
+    size_t count;
+};
+
+/* Keeps what ran right; of repeated trials the newest, which comes last. */
+static int keep(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
+    struct list *list = user;
+    bool final = !strcmp(t->stage, "final");
+    if (t->outcome != TERN_OUTCOME_OK || !(t->us > 0) || (!final && strcmp(t->stage, "screen")))
+        return 0;
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 64;
+        list->items = tern_realloc(list->items, list->capacity * sizeof *list->items);
+    }
+    struct time *time = &list->items[list->count++];
+    *time = (struct time){.final = final, .us = t->us};
+    tern_str_copy(time->template_name, sizeof time->template_name, b->template_name);
+    tern_str_copy(time->template_hash, sizeof time->template_hash, b->template_hash);
+    tern_str_copy(time->params, sizeof time->params, b->params);
+    tern_str_copy(time->policy, sizeof time->policy, t->policy);
+    return 0;
+}
+
+enum tern_status tern_times_load(const char *db, const char *gpu, const struct tern_results *rows, struct tern_times **times,
+                                 struct tern_error *err) {
+    struct tern_store *store = NULL;
+    enum tern_status status = tern_store_open(db, TERN_STORE_READ, &store, err);
+    if (status)
+        return status;
+    *times = tern_alloc_zero(1, sizeof **times);
+    (*times)->count = rows->count;
+    (*times)->rows = tern_alloc_zero(rows->count, sizeof *(*times)->rows);
+    for (size_t i = 0; i < rows->count && !status; i++) {
+        struct tern_store_problem problem = {.m = rows->rows[i].m, .n = rows->rows[i].n, .k = rows->rows[i].k};
+        tern_str_copy(problem.format, sizeof problem.format, rows->rows[i].format);
+        tern_str_copy(problem.op, sizeof problem.op, rows->rows[i].op);
+        status = tern_store_trials_each(store, gpu, &problem, keep, &(*times)->rows[i], err);
+    }
+    tern_store_close(store);
+    return status;
+}
+
+void tern_times_free(struct tern_times *times) {
+    if (!times)
+        return;
+    for (size_t i = 0; i < times->count; i++)
+        free(times->rows[i].items);
+    free(times->rows);
+    free(times);
+}
+
+static bool is_of(const struct time *time, const struct tern_result *row) {
+    return !strcmp(time->template_name, row->template_name) && !strcmp(time->params, row->params) &&
+           !strcmp(time->template_hash, row->template_hash);
+}
+
+/* The newest time of a kernel at this stage; NULL if there is none. policy NULL: any. */
+static const struct time *find(const struct list *list, const struct tern_result *row, bool final, const char *policy) {
+    for (size_t i = list->count; i-- > 0;)
+        if (list->items[i].final == final && is_of(&list->items[i], row) &&
+            (!policy || !strcmp(policy, list->items[i].policy)))
+            return &list->items[i];
+    return NULL;
+}
+
+double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
+                        const struct tern_result *b) {
+    for (int final = 1; final >= 0; final--) {
+        const struct time *left = find(&times->rows[problem], a, final, NULL);
+        const struct time *right = left ? find(&times->rows[problem], b, final, left->policy) : NULL;
+        if (right)
+            return left->us / right->us;
+    }
+    return NAN;
+}
+
+double tern_times_regret(const struct tern_times *times, const struct tern_results *rows, size_t problem, size_t tuned,
+                         bool *bounded) {
+    const struct tern_result *kernel = &rows->rows[tuned], *row = &rows->rows[problem];
+    const struct list *list = &times->rows[problem];
+    const struct time *own = find(list, kernel, false, NULL);
+    double best = INFINITY;
+    *bounded = !own && kernel->n == row->n && kernel->k == row->k && kernel->m > row->m;
+    if (*bounded)
+        own = find(&times->rows[tuned], kernel, false, NULL);
+    for (size_t i = 0; i < list->count && own; i++)
+        if (!list->items[i].final && !strcmp(list->items[i].policy, own->policy) && list->items[i].us < best)
+            best = list->items[i].us;
+    return own && best < INFINITY ? own->us / best - 1.0 : NAN;
+}
+
+/* ---- minimal sets ---- */
+
+struct cover {
+    const struct tern_results *rows;
+    double *slowdown; /* [kernel row][problem row]; NAN: cannot serve */
+    bool *served;
+};
+
+static bool may_serve(const struct tern_result *kernel, const struct tern_result *problem) {
+    return kernel->template_name[0] && problem->template_name[0] && !strcmp(kernel->op, problem->op) &&
+           !strcmp(kernel->format, problem->format) && !strcmp(kernel->layout, problem->layout) &&
+           kernel->min_m <= problem->m && problem->m <= kernel->max_m;
+}
+
+/* How many problems that have no kernel yet this one serves within the bound. */
+static size_t gain(const struct cover *c, size_t kernel, double bound) {
+    size_t count = 0;
+    for (size_t p = 0; p < c->rows->count; p++)
+        count += !c->served[p] && c->slowdown[kernel * c->rows->count + p] <= bound;
+    return count;
+}
+
+static void take(struct cover *c, size_t kernel, double bound, struct tern_export_stand_in *stand_ins) {
+    for (size_t p = 0; p < c->rows->count; p++) {
+        double slowdown = c->slowdown[kernel * c->rows->count + p];
+        if (!(slowdown <= bound) || (c->served[p] && !(slowdown < stand_ins[p].slowdown)))
+            continue;
+        c->served[p] = true;
+        stand_ins[p] = (struct tern_export_stand_in){&c->rows->rows[kernel], slowdown};
+    }
+}
+
+void tern_times_cover(const struct tern_times *times, const struct tern_results *rows, double max_slowdown,
+                      struct tern_export_stand_in *stand_ins) {
+    const size_t count = rows->count;
+    struct cover c = {rows, tern_alloc(count * count * sizeof(double)), tern_alloc_zero(count, sizeof(bool))};
+    for (size_t kernel = 0; kernel < count; kernel++)
+        for (size_t p = 0; p < count; p++) {
+            const struct tern_result *a = &rows->rows[kernel], *b = &rows->rows[p];
+            bool own = !strcmp(a->build_key, b->build_key);
+            c.slowdown[kernel * count + p] = !may_serve(a, b) ? NAN : own ? 1.0 : tern_times_ratio(times, p, a, b);
+        }
+    for (size_t p = 0; p < count; p++)
+        stand_ins[p] = (struct tern_export_stand_in){NULL, 1.0};
+    for (;;) {
+        size_t best = 0, most = 0;
+        for (size_t kernel = 0; kernel < count; kernel++) {
+            size_t more = gain(&c, kernel, max_slowdown);
+            if (more > most) { /* the first of equals: rows are sorted */
+                most = more;
+                best = kernel;
+            }
+        }
+        if (!most)
+            break;
+        take(&c, best, max_slowdown, stand_ins);
+    }
+    free(c.slowdown);
+    free(c.served);
+}
+
+/* ---- sizes between two tuned M ---- */
+
+/* Whether an entry of the table is served by this row's kernel: only such kernels are exported. */
+static const struct tern_result *served_by(const struct tern_result *row, const struct tern_results *rows,
+                                           const struct tern_export_stand_in *stand_ins) {
+    const struct tern_export_stand_in *other = stand_ins ? &stand_ins[row - rows->rows] : NULL;
+    return other && other->kernel ? other->kernel : row;
+}
+
+/* Product of the kernel's times at both problems over their winners'; NAN unless it can serve and was tried at both. */
+static double product(const struct tern_times *times, const struct tern_results *rows, const struct tern_result *kernel,
+                      const struct tern_result *low, const struct tern_result *high) {
+    if (!may_serve(kernel, low) || !may_serve(kernel, high))
+        return NAN;
+    return tern_times_ratio(times, (size_t)(low - rows->rows), kernel, low) *
+           tern_times_ratio(times, (size_t)(high - rows->rows), kernel, high);
+}
+
+static const struct tern_result *best_between(const struct tern_times *times, const struct tern_selection_table *table,
+                                              const struct tern_export_stand_in *stand_ins, const struct tern_result *low,
+                                              const struct tern_result *high) {
+    const struct tern_results *rows = table->results;
+    const struct tern_result *best = NULL;
+    double least = INFINITY;
+    for (size_t g = 0; g < table->count; g++)
+        for (size_t i = 0; i < table->groups[g].count; i++) {
+            const struct tern_result *kernel = served_by(table->groups[g].rows[i], rows, stand_ins);
+            double p = product(times, rows, kernel, low, high);
+            if (p < least) { /* the first of equals: groups are sorted */
+                least = p;
+                best = kernel;
+            }
+        }
+    /* In the middle it takes sqrt(least * low * high), the winner of the larger M at most its own time. */
+    bool tried = isfinite(tern_times_ratio(times, (size_t)(low - rows->rows), high, low));
+    return best && !tried && !(least * low->us < high->us) ? NULL : best;
+}
+
+void tern_times_between(const struct tern_times *times, const struct tern_selection_table *table,
+                        const struct tern_export_stand_in *stand_ins, const struct tern_result **below) {
+    for (size_t i = 0; i < table->results->count; i++)
+        below[i] = NULL;
+    for (size_t g = 0; g < table->count; g++)
+        for (size_t i = 1; i < table->groups[g].count; i++) {
+            const struct tern_result *low = table->groups[g].rows[i - 1], *high = table->groups[g].rows[i];
+            below[high - table->results->rows] = best_between(times, table, stand_ins, low, high);
+        }
+}

@@ -1,0 +1,42 @@
+/* What tern_rt asks of a machine: one table of functions, for CUDA (driver_cuda.c) and for tests on the emulator. All but open
+ * and close may be called by several threads at once. */
+#ifndef TERN_RUNTIME_DRIVER_H
+#define TERN_RUNTIME_DRIVER_H
+
+#include "runtime/tern_rt.h"
+
+struct tern_rt_device {
+    char name[256];          /* as the driver gives it */
+    int cc;                  /* 10 * major + minor */
+    int64_t sms, smem_bytes; /* multiprocessors; most shared memory of one block */
+};
+
+struct tern_rt_work {
+    void *function;
+    const struct tern_choice *choice;
+    const struct tern_args *args;
+    void *stream;
+};
+
+struct tern_rt_driver {
+    enum tern_rt_status (*open)(int device, void **context, struct tern_rt_device *info, struct tern_rt_error *err);
+    void (*close)(void *context);
+    /* Loads an image and finds the entry; allows smem_bytes of dynamic shared memory. */
+    enum tern_rt_status (*load)(void *context, const void *image, size_t bytes, const char *entry, int64_t smem_bytes,
+                                void **module, void **function, struct tern_rt_error *err);
+    void (*unload)(void *context, void *module);
+    enum tern_rt_status (*launch)(void *context, const struct tern_rt_work *work, struct tern_rt_error *err);
+    /* y[m][n] += bias[n], binary16. */
+    enum tern_rt_status (*add_bias)(void *context, void *y, const void *bias, int64_t m, int64_t n, void *stream,
+                                    struct tern_rt_error *err);
+    enum tern_rt_status (*alloc)(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err);
+    void (*release)(void *context, void *pointer);
+};
+
+extern const struct tern_rt_driver tern_rt_driver_cuda;
+
+/* Fills err, which may be NULL, and returns the status. */
+enum tern_rt_status tern_rt_fail(struct tern_rt_error *err, enum tern_rt_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,178 @@
+/* The selection of exported tables: pure functions of a table, C99 and C++11; no allocation, no lock, any thread.
+ * Shared by exported headers, which hold a copy of this text, and by tern_rt. The twin of harness/output/select.c: whoever
+ * changes one changes the other, and test_output_export.c compares them. */
+#ifndef TERN_DISPATCH_SELECT_H
+#define TERN_DISPATCH_SELECT_H
+
+#include <string.h>
+
+static inline int64_t tern_min_(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tern_max_(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t tern_ceil_div_(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+
+/* The kernel is made for this m, and its launch, then in *c, is within the limits of the device. */
+static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, int64_t n, int64_t k,
+                              struct tern_choice *c) {
+    const struct tern_kernel_ *kernel = &t->kernels[index];
+    if (m < kernel->kernel.min_m || m > kernel->kernel.max_m)
+        return 0;
+    kernel->launch(c, m, n, k);
+    return c->grid[0] > 0 && c->grid[0] <= 2147483647 && c->grid[1] > 0 && c->grid[1] <= 65535 && c->grid[2] > 0 &&
+           c->grid[2] <= 65535 && c->block > 0 && c->block <= 1024 && c->cluster > 0 &&
+           (c->cluster == 1 || c->grid[0] % c->cluster == 0) && c->smem_bytes >= 0 &&
+           c->smem_bytes + kernel->kernel.static_smem_bytes <= t->smem_bytes && c->workspace_bytes >= 0;
+}
+
+/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. Between two tuned m: the kernel that the
+ * exporter found best by times at both, if it found one. Else the next larger tuned m costs at most its own time, the next
+ * smaller one ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger,
+ * then the nearest smaller that does. */
+static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, const struct tern_group_ *group, int64_t m,
+                                                   int64_t n, int64_t k, struct tern_choice *c, int *kernel, int *exact) {
+    const struct tern_entry_ *entries = t->entries + group->first;
+    const int count = group->count;
+    int above = 0, i;
+    while (above < count && entries[above].m < m)
+        above++;
+    *exact = above < count && entries[above].m == m;
+    if (above < count && above > 0 && !*exact && entries[above].below >= 0) {
+        *kernel = entries[above].below;
+        if (tern_takes_(t, *kernel, m, n, k, c))
+            return &entries[above];
+    }
+    if (above < count && tern_takes_(t, *kernel = entries[above].kernel, m, n, k, c)) {
+        const struct tern_entry_ *high = &entries[above], *low = high - 1;
+        struct tern_choice other;
+        if (*exact || above == 0 || low->ns >= high->ns / ((m - 1) / low->m + 1))
+            return high;
+        other = *c;
+        if (!tern_takes_(t, low->kernel, m, n, k, &other))
+            return high;
+        *c = other;
+        *kernel = low->kernel;
+        return low;
+    }
+    *exact = 0;
+    for (i = above; i < count; i++)
+        if (tern_takes_(t, *kernel = entries[i].kernel, m, n, k, c))
+            return &entries[i];
+    for (i = above; i-- > 0;)
+        if (tern_takes_(t, *kernel = entries[i].kernel, m, n, k, c))
+            return &entries[i];
+    return NULL;
+}
+
+/* The tuned (n, k) with the smallest of max(|log2 n ratio|, |log2 k ratio|), as the fraction over / under. All sizes are below
+ * 2^31, so that the products are exact. */
+static inline const struct tern_group_ *tern_nearest_(const struct tern_table *t, const struct tern_family_ *family,
+                                                      int64_t n, int64_t k, int64_t *over, int64_t *under) {
+    const struct tern_group_ *groups = t->groups + family->first, *best = NULL;
+    int i;
+    for (i = 0; i < family->count; i++)
+        if (groups[i].n == n && groups[i].k == k)
+            return &groups[i];
+    for (i = 0; i < family->count; i++) {
+        const struct tern_group_ *group = &groups[i];
+        int64_t a = tern_max_(n, group->n), b = tern_min_(n, group->n);
+        int64_t c = tern_max_(k, group->k), d = tern_min_(k, group->k);
+        if (a * d < c * b)
+            a = c, b = d;
+        if (!best || a * *under < *over * b)
+            best = group, *over = a, *under = b;
+    }
+    return best;
+}
+
+static inline const struct tern_family_ *tern_family_of_(const struct tern_table *t, const char *op, const char *format) {
+    int i;
+    for (i = 0; i < t->family_count; i++)
+        if (strcmp(t->families[i].format, format) == 0 && strcmp(t->families[i].op, op) == 0)
+            return &t->families[i];
+    return NULL;
+}
+
+static inline struct tern_choice tern_choose_(const struct tern_table *t, const char *format, const char *op, int64_t m,
+                                              int64_t n, int64_t k) {
+    const int64_t limit = (int64_t)1 << 24, unknown_ns = INT64_MAX / 4;
+    const struct tern_family_ *family;
+    const struct tern_group_ *group;
+    const struct tern_entry_ *entry;
+    int64_t over = 1, under = 1;
+    int kernel = 0, exact = 0;
+    struct tern_choice choice, none;
+    memset(&none, 0, sizeof none);
+    if (m <= 0 || n <= 0 || k <= 0)
+        return none;
+    none.use_cublas = 1;
+    if (m >= limit || n >= limit || k >= limit || n % 8 != 0 || k % 32 != 0)
+        return none;
+    family = tern_family_of_(t, op ? op : "linear-a16", format);
+    group = family ? tern_nearest_(t, family, n, k, &over, &under) : NULL;
+    choice = none;
+    entry = group ? tern_find_(t, group, m, n, k, &choice, &kernel, &exact) : NULL;
+    if (!entry)
+        return none;
+    choice.kernel = &t->kernels[kernel].kernel;
+    choice.use_cublas = entry->use_cublas;
+    choice.use_dequant = entry->use_dequant;
+    choice.tuned_m = entry->m;
+    choice.tuned_n = group->n;
+    choice.tuned_k = group->k;
+    choice.tuned_us = entry->ns < unknown_ns ? (double)entry->ns / 1000.0 : 0.0;
+    if (over > 4 * under)
+        choice.match = TERN_MATCH_DEFAULT;
+    else if (over != under)
+        choice.match = TERN_MATCH_NEAR;
+    else
+        choice.match = exact ? TERN_MATCH_EXACT : TERN_MATCH_BETWEEN;
+    return choice;
+}
+
+/* Whether `name` is one of the names in `list`, which | separates. */
+static inline int tern_named_(const char *list, const char *name) {
+    const size_t length = strlen(name);
+    const char *at;
+    for (at = list; *at;) {
+        const size_t part = strcspn(at, "|");
+        if (part == length && strncmp(at, name, length) == 0)
+            return 1;
+        at += part + (at[part] == '|');
+    }
+    return 0;
+}
+
+/* How well a table fits a GPU: exact by name and size; near where the compute capability is the same; default where the
+ * driver can load the kernels (same major, "sm_80" on 8.6, never "sm_90a"); none elsewhere. */
+static inline enum tern_match tern_fit_(const struct tern_table *t, const char *device, int cc, int64_t sms) {
+    const size_t length = strlen(t->arch);
+    if (t->cc == cc)
+        return t->sms == sms && tern_named_(t->devices, device) ? TERN_MATCH_EXACT : TERN_MATCH_NEAR;
+    if (t->cc / 10 == cc / 10 && t->cc < cc && length && t->arch[length - 1] >= '0' && t->arch[length - 1] <= '9')
+        return TERN_MATCH_DEFAULT;
+    return TERN_MATCH_NONE;
+}
+
+/* The best table for a GPU, of two that fit alike the one of nearer size, then the first; NULL with NONE. */
+static inline const struct tern_table *tern_choose_table_(const struct tern_table *tables, int count, const char *device,
+                                                          int cc, int64_t sms, enum tern_match *match) {
+    const struct tern_table *best = NULL;
+    int64_t over = 0, under = 1;
+    int i;
+    *match = TERN_MATCH_NONE;
+    for (i = 0; i < count; i++) {
+        const enum tern_match fit = tern_fit_(&tables[i], device, cc, sms);
+        const int64_t a = tern_max_(sms, tables[i].sms), b = tern_min_(sms, tables[i].sms);
+        if (fit == TERN_MATCH_NONE || (best && ((int)fit > (int)*match || (fit == *match && a * under >= over * b))))
+            continue;
+        best = &tables[i], over = a, under = b;
+        *match = fit;
+    }
+    return best;
+}
+
+static inline const char *tern_match_text_(enum tern_match match) {
+    static const char *const names[] = {"none", "exact", "between", "near", "default"};
+    return (int)match >= 0 && (int)match < 5 ? names[(int)match] : "?";
+}
+
+#endif
