@@ -38,7 +38,7 @@ check "in 80 columns" narrow
 check "one line a trial" same "$(grep -cE '^  (final|screen|verify|sustained) ' "$work/said")" "$(query "$work/t.db" "SELECT count(*) FROM trial")"
 check "CSV of trials" sh -c "'$tune' show --db '$work/t.db' --trials --csv | python3 -c 'import csv, sys
 rows = list(csv.DictReader(sys.stdin))
-assert len(rows) > 100 and {r[\"outcome\"] for r in rows} == {\"ok\", \"wrong\"} and all(None not in r for r in rows)'"
+assert len(rows) > 100 and {\"ok\", \"wrong\"} <= {r[\"outcome\"] for r in rows} and all(None not in r for r in rows)'"
 check "JSON of trials" sh -c "'$tune' show --db '$work/t.db' --trials --json | python3 -c 'import json, sys; assert len(json.load(sys.stdin)[\"trials\"]) > 100'"
 check "outcomes" exits 0 "1 wrong     element 17" show --outcomes
 check "in 80 columns" narrow

@@ -1,6 +1,8 @@
 #!/bin/bash
 # Search strategies on a recorded exhaustive run (tests/fixtures/h200-qwen7b.jsonl.zst): what each finds, and what it takes of the
 # GPU seconds that trying everything took. Replays of the real program, neighbours and finals included; nothing is measured.
+# Candidates are those that were recorded: templates whose parameters have changed since have their space.lua of then beside the
+# recording.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 tune=${TUNE:-$PWD/build/tune}
@@ -11,6 +13,24 @@ trap 'rm -rf "$work"' EXIT
 read -r -a options <"${recording%.jsonl.zst}.options"
 
 . tests/lib.sh
+
+recorded=$work/home
+mkdir -p "$recorded/templates"
+for entry in "$PWD"/* "$PWD"/.deps; do
+    [ ! -e "$entry" ] || [ "$entry" = "$PWD/templates" ] || ln -s "$entry" "$recorded/"
+done
+for entry in templates/*; do
+    name=$(basename "$entry")
+    then=tests/fixtures/h200-qwen7b/$name.lua
+    if [ -f "$then" ]; then
+        mkdir "$recorded/templates/$name"
+        cp "$entry/kernel.cu" "$recorded/templates/$name/"
+        cp "$then" "$recorded/templates/$name/space.lua"
+    else
+        ln -s "$PWD/$entry" "$recorded/templates/"
+    fi
+done
+export TERN_HOME=$recorded
 
 replay() { # strategy, options...
     local strategy=$1
