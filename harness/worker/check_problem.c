@@ -39,25 +39,41 @@ enum tern_status check_buffer_reserve(struct tern_check_problem *p, struct check
     return status;
 }
 
+/* The guard in front (0) or behind (1). */
+static void *guard_at(const struct check_buffer *buffer, int end) {
+    return (char *)buffer->base + (end == 0 ? 0 : buffer->guard + buffer->bytes);
+}
+
+/* Poison that is no whole number of words: the last one is cut. */
+static enum tern_status poison_tail(struct tern_check_problem *p, const struct check_buffer *buffer, uint32_t poison,
+                                    struct tern_error *err) {
+    size_t tail = (size_t)buffer->bytes % sizeof poison;
+    return tail == 0 ? TERN_OK
+                     : p->backend->upload(p->context, (char *)buffer->base + buffer->guard + buffer->bytes - tail, &poison,
+                                          tail, err);
+}
+
+/* Poison is written by the device: a workspace may be large, and it is poisoned before each launch. */
 enum tern_status check_buffer_write(struct tern_check_problem *p, const struct check_buffer *buffer, const void *data,
                                     uint32_t poison, struct tern_error *err) {
     if (buffer->base == NULL) {
         return TERN_OK;
     }
-    size_t guard = (size_t)buffer->guard, bytes = (size_t)buffer->bytes;
-    uint8_t *image = tern_alloc(bytes + 2 * guard + sizeof poison);
-    tern_guard_fill(image, guard, buffer->seed);
-    if (data != NULL) {
-        memcpy(image + guard, data, bytes);
-    } else {
-        for (size_t at = 0; at < bytes; at += sizeof poison) {
-            memcpy(image + guard + at, &poison, sizeof poison);
-        }
+    uint8_t guard[TERN_GUARD_BYTES];
+    char *at = (char *)buffer->base + buffer->guard;
+    size_t bytes = (size_t)buffer->bytes;
+    enum tern_status status = TERN_OK;
+    for (int end = 0; end < 2 && status == TERN_OK; end++) {
+        tern_guard_fill(guard, (size_t)buffer->guard, buffer->seed + (uint64_t)end);
+        status = p->backend->upload(p->context, guard_at(buffer, end), guard, (size_t)buffer->guard, err);
     }
-    tern_guard_fill(image + guard + bytes, guard, buffer->seed + 1);
-    enum tern_status status = p->backend->upload(p->context, buffer->base, image, bytes + 2 * guard, err);
-    free(image);
-    return status;
+    if (status == TERN_OK && data != NULL) {
+        return p->backend->upload(p->context, at, data, bytes, err);
+    }
+    if (status == TERN_OK) {
+        status = p->backend->fill(p->context, at, poison, bytes / sizeof poison * sizeof poison, err);
+    }
+    return status == TERN_OK ? poison_tail(p, buffer, poison, err) : status;
 }
 
 enum tern_status check_buffer_read(struct tern_check_problem *p, const struct check_buffer *buffer, void *data, bool *intact,
@@ -66,22 +82,17 @@ enum tern_status check_buffer_read(struct tern_check_problem *p, const struct ch
     if (buffer->base == NULL || (buffer->guard == 0 && data == NULL)) {
         return TERN_OK;
     }
-    size_t guard = (size_t)buffer->guard, bytes = (size_t)buffer->bytes, wrong = 0;
-    uint8_t *image = tern_alloc(bytes + 2 * guard);
-    enum tern_status status = p->backend->download(p->context, image, buffer->base, bytes + 2 * guard, err);
-    if (status == TERN_OK) {
-        if (!tern_guard_check(image, guard, buffer->seed, &wrong)) {
-            *intact = false;
-            *offset = (int64_t)wrong - (int64_t)guard;
-        } else if (!tern_guard_check(image + guard + bytes, guard, buffer->seed + 1, &wrong)) {
-            *intact = false;
-            *offset = (int64_t)(bytes + wrong);
-        }
-        if (data != NULL) {
-            memcpy(data, image + guard, bytes);
-        }
+    uint8_t guard[TERN_GUARD_BYTES];
+    size_t wrong = 0;
+    enum tern_status status = TERN_OK;
+    for (int end = 0; end < 2 && status == TERN_OK && *intact; end++) {
+        status = p->backend->download(p->context, guard, guard_at(buffer, end), (size_t)buffer->guard, err);
+        *intact = status == TERN_OK && tern_guard_check(guard, (size_t)buffer->guard, buffer->seed + (uint64_t)end, &wrong);
+        *offset = (int64_t)wrong + (end == 0 ? -buffer->guard : buffer->bytes);
     }
-    free(image);
+    if (status == TERN_OK && data != NULL) {
+        status = p->backend->download(p->context, data, (char *)buffer->base + buffer->guard, (size_t)buffer->bytes, err);
+    }
     return status;
 }
 

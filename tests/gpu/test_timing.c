@@ -49,7 +49,8 @@ static double median_of(const double *us, size_t count) {
     return stats.median;
 }
 
-/* A copy that fits into the L2, over and over: fast on a busy device and under its own load, cold behind a flush. */
+/* A copy that fits into the L2, over and over: hot on a busy device and under its own load, cold behind a flush. A busy sample of
+ * one node holds its events, so that the loaded time is the hot one: 6.2 us against 9.0 cold on an H200. */
 static void test_regimes(struct gpu *g) {
     enum { MB = 16, SAMPLES = 9 };
     const size_t bytes = (size_t)MB << 20;
@@ -78,7 +79,7 @@ static void test_regimes(struct gpu *g) {
         return;
     const double b = median_of(busy, SAMPLES), c = median_of(cool, SAMPLES), l = median_of(loaded, SAMPLES);
     tern_str_format(text, sizeof text, "busy %.2f us, cool %.2f us, loaded %.2f us", b, c, l);
-    check(g, c > 1.2 * b, "a flush leaves nothing in the L2", text);
+    check(g, c > 1.2 * l, "a flush leaves nothing in the L2", text);
     check(g, l > 0.5 * b && l < 1.5 * b, "load is of the same launches", text);
     check(g, tern_cuda_rest_s(g->context) - rest_s >= 0.001 * SAMPLES, "the device rests before each cool replay", "");
     tern_flush_close(g->context, &flush);
