@@ -238,6 +238,7 @@ enum tern_status tern_cuda_settle(void *context, double seconds, struct tern_err
     int64_t deadline_ns = tern_clock_now_ns() + (int64_t)(seconds * 1e9);
     if (status == TERN_OK)
         status = load_until(cuda, deadline_ns, buffers[0], buffers[1], buffers[2], bytes, err);
+    cuda->heated_s = seconds;
     for (int i = 0; i < 3; i++)
         tern_backend_cuda.release(cuda, buffers[i]);
     return status;

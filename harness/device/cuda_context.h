@@ -14,7 +14,7 @@ struct tern_cuda {
     CUstream stream;
     CUevent events[TERN_MAX_REPLAYS + 2]; /* of tern_graph_times */
     double busy_s, rest_s;                /* see tern_cuda_busy_s, tern_cuda_rest_s */
-    double heated_s;                      /* that the last cool replay ran; 0: not known */
+    double heated_s;                      /* that the device ran before the next rest; 0: not known */
     int64_t idle_since_ns;                /* the device has had nothing to do since then; 0: it may be at work */
     int cc, driver_version, smem_optin_bytes;
     char uuid[48]; /* "GPU-..." */
