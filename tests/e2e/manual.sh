@@ -29,5 +29,5 @@ check "of options" same "$(complete_words tune compare --thr)" --threshold
 check "of options of the default command" same "$(complete_words tune --sha)" --shapes
 check "of GPUs" same "$(complete_words tune --gpu h2)" h200
 check "of models" same "$(complete_words tune run --shapes qwen7)" qwen7b
-check "of releases" same "$(complete_words tune compare v0. | sort | tr '\n' ' ')" "v0.1 v0.2 "
+check "of releases" same "$(complete_words tune compare v0. | sort)" "$(cd results && printf '%s\n' v0.*)"
 check "of help" same "$(complete_words tune help rel)" release
