@@ -60,6 +60,9 @@ for name in "race", "random", "model":
     share = seconds / all_seconds
     line = f"{name}: {100 * mean - 100:.2f} % over exhaustive on average, worst {100 * ratio[worst] - 100:.1f} % ({worst}), {100 * share:.1f} % of its {all_seconds:.0f} GPU s, {trials} of {all_trials} trials, {len(ratio)} problems"
     if name == "race":
+        stated = dict(sqlite3.connect(f"{sys.argv[1]}/race.db").execute("SELECT p.format || ' ' || p.n || 'x' || p.k || ' M=' || p.m, w.regret FROM winner w JOIN problem p ON p.id = w.problem"))
+        covered = sum(ratio[p] - 1 <= stated[p] for p in ratio)
+        print(("ok " if covered >= 0.95 * len(ratio) else "not ok ") + f"the stated regret covers what the race missed in {covered} of {len(ratio)} problems")
         print(("ok " if mean <= 1.02 and ratio[worst] <= 1.08 and share <= 0.20 else "not ok ") + line)
     else:
         print("# " + line)
