@@ -33,8 +33,8 @@ static void help(void) {
     struct bundle_options o = {0};
     const struct tern_option rows[] = OPTION_ROWS(&o);
     puts("usage: tune bundle [-o FILE]\n\n"
-         "Packs this program (build it with `make portable`), its templates and configs, the\n"
-         "compiled kernels and the database into one tar file. On the GPU machine:\n"
+         "Packs this program (build it with `make portable`), its templates and configs,\n"
+         "the compiled kernels and the database into one tar file. On the GPU machine:\n"
          "  mkdir tern && tar -xf tern-bundle.tar -C tern && cd tern\n"
          "  ./tune --gpu h200 --shapes qwen7b\n");
     tern_options_help(rows, sizeof rows / sizeof rows[0]);

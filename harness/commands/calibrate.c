@@ -43,8 +43,8 @@ static void calibrate_help(void) {
     printf("usage: tune calibrate --gpu NAME [options]\n\n"
            "Measures what the device can do at best (cold reads, copies, launches, matrix\n"
            "rates; about 15 s), prints it and stores it. Later runs on a device of this kind\n"
-           "take their limits from it. `tune run` calibrates by itself when nothing is stored.\n"
-           "How: docs/measuring.md.\n\n");
+           "take their limits from it. `tune run` calibrates by itself when nothing is\n"
+           "stored. How: docs/measuring.md.\n\n");
     tern_options_help(options, CALIBRATE_OPTION_COUNT);
     printf("\nexample: tune calibrate --gpu h200\n\nexit: 3 when the device is missing or is another GPU\n");
 }

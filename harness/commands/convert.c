@@ -31,10 +31,11 @@ static void convert_help(void) {
     struct tern_option options[CONVERT_OPTION_COUNT];
     list_options(&r, options);
     printf("usage: tune convert IN OUT --to FORMAT [--accept-suspect]\n\n"
-           "IN is a file of weights, or the folder of a model. Writes the new folder OUT: quantised\n"
-           "layers in FORMAT, all other tensors and files as they are, and the declaration that\n"
-           "loaders of FORMAT read. Nothing is rounded: what FORMAT cannot hold exactly is refused\n"
-           "(exit 1). OUT appears whole, after every weight and byte was read back and compared.\n\n"
+           "IN is a file of weights, or the folder of a model. Writes the new folder OUT:\n"
+           "quantised layers in FORMAT, all other tensors and files as they are, and the\n"
+           "declaration that loaders of FORMAT read. Nothing is rounded: what FORMAT cannot\n"
+           "hold exactly is refused (exit 1). OUT appears whole, after every weight and byte\n"
+           "was read back and compared.\n\n"
            "formats:\n");
     for (size_t i = 0; i < tern_target_count; i++)
         printf("  %-16s %s\n", tern_targets[i].name, tern_targets[i].help);

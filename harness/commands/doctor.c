@@ -59,8 +59,8 @@ static void doctor_help(void) {
     struct tern_option options[DOCTOR_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune doctor [options]\n\nShows what this machine has, what it lacks, and the remedy.\n"
-           "Exit 0: everything that planning needs is there. Exit 3: something it needs is missing.\n"
-           "A missing GPU is reported, but is no error.\n\n");
+           "Exit 0: everything that planning needs is there. Exit 3: something it needs is\n"
+           "missing. A missing GPU is reported, but is no error.\n\n");
     tern_options_help(options, DOCTOR_OPTION_COUNT);
     printf("\nexample: tune doctor --json\n");
 }

@@ -40,9 +40,10 @@ static void export_help(void) {
     struct tern_option options[EXPORT_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune export --gpu NAMES -o DIR [options]\n\n"
-           "Writes DIR/tern_dispatch.h, a C99 and C++11 header that answers which kernel to launch for a\n"
-           "quantised linear layer, with tern_kernels.bin (the cubins), manifest.json (the evidence), README.md\n"
-           "and example.c. Same rows, same bytes. Winners of templates that changed since are refused.\n\n");
+           "Writes DIR/tern_dispatch.h, a C99 and C++11 header that answers which kernel to\n"
+           "launch for a quantised linear layer, with tern_kernels.bin (the cubins),\n"
+           "manifest.json (the evidence), README.md and example.c. Same rows, same bytes.\n"
+           "Winners of templates that changed since are refused.\n\n");
     tern_options_help(options, EXPORT_OPTION_COUNT);
     printf("\nexample: tune export --gpu h200 --shapes qwen7b -o dispatch\n");
 }

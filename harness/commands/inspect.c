@@ -19,9 +19,10 @@ static void inspect_help(void) {
     bool json = false;
     list_options(&json, options);
     printf("usage: tune inspect PATH [--json]\n\n"
-           "PATH is a file of weights, or the folder of a model. Lists its quantised linear layers:\n"
-           "how they are stored and what shows it, N, K, bits, group, zero points, act-order, codes\n"
-           "and scales; and where the configuration and the bits disagree (exit 1).\n\n");
+           "PATH is a file of weights, or the folder of a model. Lists its quantised linear\n"
+           "layers: how they are stored and what shows it, N, K, bits, group, zero points,\n"
+           "act-order, codes and scales; and where the configuration and the bits disagree\n"
+           "(exit 1).\n\n");
     tern_options_help(options, INSPECT_OPTION_COUNT);
     printf("\nexample: tune inspect models/qwen2.5-7b-gptq\n");
 }

@@ -34,13 +34,15 @@ static void reconcile_help(void) {
     struct reconcile r = {0};
     list_options(&r, options);
     printf("usage: tune reconcile PATH [options]\n\n"
-           "PATH is a file of weights, or the folder of a model. Proves that its quantised layers are\n"
-           "read right, bit by bit, in a line each:\n"
-           "  CPU_UNPACK  the decoder equals a second one, written element by element from the\n"
-           "              specification, and the reference; a digest (XXH3-128) of each layer\n"
-           "  GPU_LOAD    bytes on the GPU equal the file's, weights decoded there the host's\n"
-           "  TP_SHARD    split by columns and by rows among ranks, each weight meets the same code,\n"
-           "              zero point and scale; integer sums equal the whole. Groups are never cut.\n"
+           "PATH is a file of weights, or the folder of a model. Proves that its quantised\n"
+           "layers are read right, bit by bit, in a line each:\n"
+           "  CPU_UNPACK  the decoder equals a second one, written element by element from\n"
+           "              the specification, and the reference; a digest of each layer\n"
+           "  GPU_LOAD    bytes on the GPU equal the file's, weights decoded there the\n"
+           "              host's\n"
+           "  TP_SHARD    split by columns and by rows among ranks, each weight meets the\n"
+           "              same code, zero point and scale; integer sums equal the whole.\n"
+           "              Groups are never cut.\n"
            "A line is OK, FAIL with the first difference, or SKIPPED with the reason.\n"
            "Exit 0: nothing failed. 1: a check failed. 2: usage. 4: a file cannot be read.\n\n");
     tern_options_help(options, RECONCILE_OPTIONS);

@@ -47,12 +47,12 @@ static void record_help(void) {
     struct tern_option options[RECORD_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune record --gpu NAME -o FILE [options]\n\n"
-           "Writes every trial and baseline that was measured on a GPU, with raw samples, as compressed JSON\n"
-           "lines, or with --t4 as the JSON that auto-tuners exchange. `tune run --replay FILE` answers from\n"
-           "either on any machine. Same rows, same bytes.\n\n");
+           "Writes every trial and baseline that was measured on a GPU, with raw samples, as\n"
+           "compressed JSON lines, or with --t4 as the JSON that auto-tuners exchange. `tune\n"
+           "run --replay FILE` answers from either on any machine. Same rows, same bytes.\n\n");
     tern_options_help(options, RECORD_OPTION_COUNT);
     printf("\nexamples: tune record --gpu h200 --shapes qwen7b -o h200.jsonl.zst\n"
-           "          tune record --gpu h200 --shapes qwen7b --layers qkv --m 1 --t4 -o qkv-1.json\n");
+           "          tune record --gpu h200 --layers qkv --m 1 --t4 -o qkv-1.json\n");
 }
 
 static enum tern_status parse(int argc, char **argv, struct record_options *o, struct tern_error *err) {

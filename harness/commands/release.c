@@ -59,10 +59,10 @@ static void release_help(void) {
     list_options(&o, options);
     printf("usage: tune release NAME --gpu GPU [options]\n"
            "       tune release NAME --gpu GPU --verify [options]\n\n"
-           "Writes results/NAME/GPU: winners.csv, ceilings.csv, environment.json, the exported\n"
-           "header, plots and a page. Same database, same bytes, so that releases can be\n"
-           "committed and compared. With --verify nothing is written: rows of the release\n"
-           "are measured again; exit 1 if one does not hold, 3 without the GPU.\n\n");
+           "Writes results/NAME/GPU: winners.csv, ceilings.csv, environment.json, the\n"
+           "exported header, plots and a page. Same database, same bytes, so that releases\n"
+           "can be committed and compared. With --verify nothing is written: rows of the\n"
+           "release are measured again; exit 1 if one does not hold, 3 without the GPU.\n\n");
     tern_options_help(options, RELEASE_OPTION_COUNT - HIDDEN_OPTIONS);
     printf("\nexamples: tune release v0.3 --gpu h200 --shapes qwen7b --commit 1a2b3c4\n"
            "          tune release v0.3 --gpu h200 --verify --sample 16\n");

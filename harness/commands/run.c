@@ -109,10 +109,10 @@ static void help(void) {
     const struct tern_option rows[] = OPTION_ROWS(&o);
     puts("usage: tune [run] --gpu NAME --shapes NAME [options]\n"
          "       tune [run] --gpu NAME --weights MODEL_DIR [options]\n\n"
-         "Finds, verifies and times the fastest kernel of every linear layer at every batch\n"
-         "size. With no matching GPU it plans: compiles, checks on the emulator and ranks by\n"
-         "the cost model; nothing is timed then. The same command goes on after an\n"
-         "interruption. Several GPUs of one kind share the work (--device).\n");
+         "Finds, verifies and times the fastest kernel of every linear layer at every\n"
+         "batch size. With no matching GPU it plans: compiles, checks on the emulator and\n"
+         "ranks by the cost model; nothing is timed then. The same command goes on after\n"
+         "an interruption. Several GPUs of one kind share the work (--device).\n");
     tern_options_help(rows, sizeof rows / sizeof rows[0] - HIDDEN_OPTIONS);
     puts("\nexample: tune --gpu h200 --shapes qwen7b --formats ternary-g128 --m 1,16\n\n"
          "exit: 0 all done, 1 a problem has no right candidate, 2 usage, 3 GPU or tool\n"

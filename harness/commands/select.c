@@ -43,8 +43,9 @@ static void select_help(void) {
     struct tern_option options[SELECT_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune select --gpu NAME --format NAME --m M --n N --k K [options]\n\n"
-           "Prints the kernel and launch that the exported header's tern_select() returns for this problem,\n"
-           "and how good the match is: exact, between, near, default or none (exit 1).\n\n");
+           "Prints the kernel and launch that the exported header's tern_select() returns\n"
+           "for this problem, and how good the match is: exact, between, near, default or\n"
+           "none (exit 1).\n\n");
     tern_options_help(options, SELECT_OPTION_COUNT);
     printf("\nexample: tune select --gpu h200 --format ternary-g128 --m 5 --n 37888 --k 3584\n");
 }

@@ -34,11 +34,12 @@ static void shapes_help(void) {
     struct tern_option options[SHAPES_OPTION_COUNT];
     list_options(&o, options);
     printf("usage: tune shapes MODEL_DIR [-o FILE] [--accept-suspect]\n\n"
-           "Writes the shapes file of a model for --shapes: its linear layers as an engine runs them\n"
-           "(q, k and v in one, gate and up in one), how often each occurs, and their formats; from\n"
-           "config.json and the tensors. If these contradict each other, it says where (exit 1).\n\n");
+           "Writes the shapes file of a model for --shapes: its linear layers as an engine\n"
+           "runs them (q, k and v in one, gate and up in one), how often each occurs, and\n"
+           "their formats; from config.json and the tensors. If these contradict each other,\n"
+           "it says where (exit 1).\n\n");
     tern_options_help(options, SHAPES_OPTION_COUNT);
-    printf("\nexample: tune shapes models/qwen2.5-7b-gptq -o qwen.lua && tune --gpu h200 --shapes qwen.lua\n");
+    printf("\nexample: tune shapes models/qwen2.5-7b-gptq -o qwen.lua\n         tune --gpu h200 --shapes qwen.lua\n");
 }
 
 static enum tern_status write_shapes(const struct tern_shapes *shapes, const char *output, struct tern_error *err) {

@@ -58,7 +58,7 @@ static void show_help(void) {
     tern_options_help(options, SHOW_OPTION_COUNT);
     printf("\nexamples: tune show --gpu h200 --shapes qwen7b\n"
            "          tune show --gpu h200 --shapes qwen7b --layers qkv --search -o search\n"
-           "          tune show --gpu h200 --formats ternary-g128 --shapes qwen7b --why qkv 16\n");
+           "          tune show --gpu h200 --formats ternary-g128 --why qkv 16\n");
 }
 
 /* The JSON's mode: measured as soon as one row was; each problem has its own status. */

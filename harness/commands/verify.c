@@ -55,11 +55,11 @@ static void verify_help(void) {
     struct verify_options o = {0};
     struct tern_option options[VERIFY_OPTIONS];
     list_options(&o, options);
-    printf("usage: tune verify [options]\n\nChecks kernels against an FP64 reference on odd shapes: every element, guard "
-           "bytes, poison,\n"
-           "a repeat, second weights, and single weights read back exactly.\n"
-           "Exit 0: all right. 1: a check failed. 2: nothing selected. 3: no C++ compiler, no GPU or\n"
-           "no compute-sanitizer.\n\n");
+    printf("usage: tune verify [options]\n\n"
+           "Checks kernels against an FP64 reference on odd shapes: every element, guard\n"
+           "bytes, poison, a repeat, second weights, and single weights read back exactly.\n"
+           "Exit 0: all right. 1: a check failed. 2: nothing selected. 3: no C++ compiler,\n"
+           "no GPU or no compute-sanitizer.\n\n");
     tern_options_help(options, VERIFY_OPTIONS);
     printf("\nexamples: tune verify --formats ternary-g128 --per-template 10\n"
            "          tune verify --backend cuda --gpu h200 --db results/tern.db --sanitize\n");

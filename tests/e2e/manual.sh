@@ -13,6 +13,7 @@ commands=$("$tune" help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 check "commands were found" at_least "$(wc -w <<<"$commands")" 10
 for command in $commands; do
     check "$command stands in the manual" grep -qx ".SS tune $command" "$work/tune.1"
+    check "$command fits 80 columns" sh -c "'$tune' help $command | awk 'length > 80 { bad = 1 } END { exit bad }'"
     check "$command has an example" sh -c "'$tune' help $command | grep -q '^examples\?: tune'"
 done
 if command -v groff >/dev/null; then
