@@ -60,6 +60,8 @@ static bool quantifier(struct translation *t, const char **p) {
         char *behind = NULL;
         if (isdigit((unsigned char)*c)) {
             const long count = strtol(c, &behind, 10);
+            if (count > COUNT_LIMIT)
+                return false;
             t->counts *= count < 1 ? 1 : count;
             c = behind - 1;
         } else if (*c != ',') {
