@@ -236,9 +236,7 @@ static enum tern_status check(struct tern_linear *layer, const struct tern_quant
     if (!status)
         status = find_zeros(layer, s, err);
     if (!status)
-        layer->scale_dtype = layer->parts[SCALES]->dtype;
-    if (!status && s->skip)
-        tern_linear_warn(layer, "declared as not quantised");
+        tern_linear_checked(layer, layer->parts[SCALES], s);
     return status;
 }
 

@@ -78,6 +78,12 @@ void tern_linear_warn(struct tern_linear *layer, const char *format, ...) {
     tern_strs_add(&layer->warnings, text);
 }
 
+void tern_linear_checked(struct tern_linear *layer, const struct tern_tensor *scales, const struct tern_quant_settings *s) {
+    layer->scale_dtype = scales->dtype;
+    if (s->skip)
+        tern_linear_warn(layer, "declared as not quantised");
+}
+
 uint32_t tern_tensor_word(const struct tern_tensor *tensor, int64_t index) {
     uint32_t word;
     memcpy(&word, tern_tensor_data(tensor) + 4 * index, sizeof word);

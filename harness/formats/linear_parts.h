@@ -32,6 +32,8 @@ enum tern_status tern_linear_check_g_idx(const struct tern_linear *layer, struct
 bool tern_tensor_holds_scales(const struct tern_tensor *tensor);
 /* Adds a contradiction that leaves the layer readable. */
 void tern_linear_warn(struct tern_linear *layer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What each family with a quantization_config does last: takes the type of the scales, warns of a layer declared as skipped. */
+void tern_linear_checked(struct tern_linear *layer, const struct tern_tensor *scales, const struct tern_quant_settings *s);
 
 /* Word or element `index` of a tensor, at any alignment. */
 uint32_t tern_tensor_word(const struct tern_tensor *tensor, int64_t index);
