@@ -22,7 +22,7 @@ plant "$work/home" tests/gpu/planted
 TERN_HOME=$work/home
 export TERN_HOME
 job=("$tune" --gpu "$gpu" --shapes "$work/planted.lua" --db "$work/t.db" --cache "$work/cache" --require-gpu --budget 120s)
-run=("${job[@]}" --timeout 5s --templates "planted,simt-decode" --m 1)
+run=("${job[@]}" --strategy exhaustive --timeout 5s --templates "planted,simt-decode" --m 1)
 from="FROM trial t JOIN build b ON b.id = t.build JOIN candidate c ON c.id = b.candidate JOIN problem p ON p.id = t.problem"
 real="c.template != 'planted'"
 
