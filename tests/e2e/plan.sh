@@ -23,6 +23,12 @@ expect() { # what, exit code, text in the output or "", command...
     if [ "$got" = "$code" ] && { [ -z "$text" ] || grep -qF -- "$text" "$work/log"; }; then ok "$what"; else not_ok "$what (exit $got, expected $code with '$text')" "$work/log"; fi
 }
 
+cat >odd.lua <<'L'
+return { title = "odd", source = "reports", layers = { { name = "square", n = 2880, k = 2880, count = 1 } }, decode = { 1, 16 }, formats = { "gptq4-g32" } }
+L
+expect "case 52: N = K = 2880 in groups of 32 has kernels" 0 "2 planned" "$tune" --gpu a100 --shapes odd.lua --templates mma-decode --budget 5 --db odd.db
+expect "case 41: groups of 256 are right" 0 "mma-tile       gptq4-g256                1      0" "$tune" verify --formats gptq4-g256 --templates mma-decode,mma-tile --per-template 0 --shapes 2
+
 plan=("$tune" --gpu a100 --shapes smoke --templates "mma-decode,simt-decode" --budget 15)
 
 expect "--require-gpu without one is exit 3" 3 "tune: " "${plan[@]}" --require-gpu

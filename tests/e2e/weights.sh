@@ -84,7 +84,7 @@ check "weights: --shapes that fits" plan one --shapes tiny.lua
 sed -i 's/n = 128/n = 256/' tiny.lua
 check "weights: --shapes that does not" exits 1 "layer qkv of tiny has N = 256, K = 128; the checkpoint's has N = 128" plan one --shapes tiny.lua
 check "weights: act-order is refused by name" exits 1 "qkv in gptq4-g64-actorder: no kernel serves act-order" plan act
-check "weights: a group that no kernel has" exits 1 "qkv in gptq4-g16" plan g16
+check "weights: case 42: a group that no kernel has is not launched" exits 1 "qkv in gptq4-g16" plan g16
 check "weights: scales that no kernel reads" exits 1 "layer 'model.layers.0.self_attn.q_proj': scale" plan f32
 check "weights: config.json that contradicts" exits 1 "sizes give layer qkv N = 768" plan lies
 check "weights: a format that is not there" exits 2 "no layer is in gptq4-g128; there is gptq4-g64" plan one --formats gptq4-g128

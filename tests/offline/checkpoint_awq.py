@@ -69,7 +69,7 @@ def compressed():
     shapes = {"a.weight_shape": ("I64", [2], struct.pack("<qq", 1, 8)), "a.weight_scale": ("F16", [1, 1], b"\0\x3c")}
     for word, codes in ((0x76543210, range(8)), (0xFEDCBA98, range(8, 16))):
         got = decode(model({**shapes, "a.weight_packed": ("I32", [1, 1], words([word]))}, scheme(4, -1, True)))
-        check("pack-quantized word %08X" % word, got[-1] == f"row 0 {bytes(codes).hex()} 08 3f800000", got)
+        check("case 20: codes are offset, not two's complement: word %08X" % word, got[-1] == f"row 0 {bytes(codes).hex()} 08 3f800000", got)
     layer = Layer(300, 32, 128, 4, 32, False, "plain")
     good = layer.compressed("a")
     unset = {**good, "a.weight_g_idx": ("I32", [128], b"\xff" * 512)}

@@ -198,7 +198,7 @@ def bitnet_formats():
     config = lambda name: {"quant_method": "bitnet", "linear_class": name}
     run, out = convert(model(tensors("BF16", bf16(1.5546875)), config("autobitlinear")), "ternary-ii")
     bad = compare(run, out, ii("BF16", bf16(1.5546875)))
-    check("bitnet that multiplies -> ternary-ii", not bad, bad)
+    check("case 29: bitnet that multiplies -> ternary-ii, end to end", not bad, bad)
     for dtype, raw, value in (("BF16", bf16(1.5546875), 1.5546875), ("F16", struct.pack("<e", 0.7998046875), 0.7998046875)):
         run, out = convert(model(tensors(dtype, raw), config("bitlinear")), "ternary-ii")
         bad = compare(run, out, ii("F32", struct.pack("<f", 1 / value)))

@@ -101,7 +101,7 @@ def broken():
     refused("gguf of another byte order", patched(4, struct.pack(">I", 3)), "big-endian")
     refused("gguf cut in its data", good[:-32], "tensor 'a.weight': 66 bytes at offset 0 of the data, but the file has 64")
     refused("case 31: K = 3200 in blocks of 256", patched(at + 4, struct.pack("<Q", 3200)), "rows of 3200 are no whole number of TQ2_0 blocks")
-    refused("case 30: unknown type 36", patched(at + 20, struct.pack("<I", 36)), "tensor 'a.weight': unknown ggml type 36 (I2_S of bitnet.cpp?")
+    refused("cases 22, 30: unknown type 36", patched(at + 20, struct.pack("<I", 36)), "tensor 'a.weight': unknown ggml type 36 (I2_S of bitnet.cpp?")
     refused("2^42 rows", patched(at + 12, struct.pack("<Q", 1 << 42)), "tensor 'a.weight': 290271069732864 bytes")
     refused("alignment 0", gguf({}, [("general.alignment", U32, struct.pack("<I", 0))]), "general.alignment is 0")
     refused("case 119: offset is no multiple of the alignment", patched(at + 24, struct.pack("<Q", 8)), "offset 8 is no multiple of the alignment 32")

@@ -102,6 +102,13 @@ def zero_points():
     check("sym=true, zero points vary", got[0].startswith("error a ") and "zero points vary" in got[0], got[:1])
     got = decode(zero_file([0x55555555], {**v1, "sym": True}))
     check("sym=true, constant at another value", "every lane holds 5, not 7" in got[0], got[:1])
+    for bits in (2, 3, 4):
+        for sym in (True, False):
+            layer = Layer(20 + bits, 32, 64, bits, 32, sym)
+            got = decode(model(layer.gptq("a", 0), {"bits": bits, "group_size": 32, "checkpoint_format": "gptq_v2", "sym": sym}))
+            check(f"case 2: gptq_v2, {bits} bits, {'sym' if sym else 'asym'}: the lane is the zero point", got == layer.expected("a", "gptq_v2"), got[:3])
+    got = decode(zero_file([0x77777777] * 4, {**v1, "group_size": 32, "sym": True}, groups=4))
+    check("case 12: symmetric zero points are 8 in every group", zeros_of(got) == ["08080808"] * 8, got[:3])
     got = decode(zero_file([0] * 8, {**v1, "sym": True}))
     check("case 8: unpacked zero points", "shape [1, 8], expected [1, 1]" in got[0], got[:1])
 
@@ -134,6 +141,10 @@ def broken():
     refused("case 16: 3-bit sized ceil(K/10)", {"a.qweight": ("I32", [77, 32], bytes(77 * 128)),
             "a.g_idx": ("I32", [768], words([0] * 768))}, "77 rows of words; K = 768 of 3 bits takes 72",
             {"bits": 3, "group_size": -1})
+    wide = Layer(15, 32, 768, 3, 128, False)
+    got = decode(model(wide.gptq("a"), {"bits": 3, "group_size": 128, "sym": False}))
+    check("cases 15, 18: 3 bits, K = 768, three words for 32 codes", wide.gptq("a")["a.qweight"][1] == [72, 32] and
+          got == wide.expected("a", "gptq"), got[:1])
     got = decode(model(Layer(9, 8, 64, 3, 64, True).gptq("a"), {"bits": 3, "group_size": 64, "checkpoint_format": "gptq_p"}))
     check("planar codes cut inside 32", "planes hold 32 codes; N = 8 and K = 64 must be multiples" in got[0], got[:1])
     one = Layer(2, 32, 64, 4, -1, True)

@@ -210,12 +210,12 @@ static void check_launches(struct setting *s) {
     expect(tern_rt_pool_add(s->rt, s, 0, &err) == TERN_RT_ARGUMENT, "a workspace of no bytes", &err);
 }
 
-/* A copy of the first table whose kernels want workspace, to see who brings it. */
+/* A copy of the first table whose kernels want workspace, to see who brings it; much of it where M is large. */
 static void fat_launch(struct tern_choice *c, int64_t m, int64_t n, int64_t k) {
-    (void)m, (void)n, (void)k;
+    (void)n, (void)k;
     c->grid[0] = c->grid[1] = c->grid[2] = c->block = c->cluster = 1;
     c->smem_bytes = 0;
-    c->workspace_bytes = 4096;
+    c->workspace_bytes = m > 17 ? 4096 + m : 4096;
 }
 
 static void check_workspace(struct setting *s) {
@@ -233,6 +233,7 @@ static void check_workspace(struct setting *s) {
     table.kernels = kernels;
     expect(tern_rt_open(&o, &rt, &err) == TERN_RT_OK, "a table that wants workspace", NULL);
     expect(tern_rt_workspace_bytes(rt, &s->layer, 17) == 4096, "says how much", NULL);
+    expect(tern_rt_workspace_bytes(rt, &s->layer, 64) == 4160, "case 67: by the M of the call", NULL);
     expect(tern_rt_launch(rt, &s->layer, &call, &err) == TERN_RT_WORKSPACE, "nobody brings it", &err);
     call.workspace = memory, call.workspace_bytes = 4095;
     expect(tern_rt_launch(rt, &s->layer, &call, &err) == TERN_RT_WORKSPACE, "workspace too small", &err);
