@@ -218,16 +218,28 @@ static void read_result(const json_t *reply, struct tern_store_trial *trial) {
     trial->gpu_seconds = tern_message_real(reply, "gpu_seconds", (double)NAN);
 }
 
-/* A check on small odd shapes went before the trial; a candidate that fails there never meets a real problem. */
-static void read_check(struct screening *s, struct attempt *a, const json_t *check) {
-    if (!check)
-        return;
-    a->check = a->trial;
+/* A row for the check on small odd shapes that went before the trial; a candidate that fails there never meets another problem. */
+static void take_check(struct screening *s, struct attempt *a) {
+    note_check(&s->run->builds[a->entry->build], &a->check);
     tern_str_copy(a->check.stage, sizeof a->check.stage, "verify");
     tern_str_copy(a->check.policy, sizeof a->check.policy, tern_run_check_policy(s->run));
     a->check.predicted_us = (double)NAN;
-    read_result(check, &a->check);
-    note_check(&s->run->builds[a->entry->build], &a->check);
+}
+
+/* The reply to a trial; ahead of it comes what the check said, if there was one. */
+static enum tern_call await_reply(struct screening *s, struct attempt *a, json_t **reply, enum tern_status *status,
+                                  struct tern_error *err) {
+    struct tern_store_trial *trial = &a->trial;
+    for (;;) {
+        enum tern_call call = tern_run_gpu_receive(s->p->gpu, reply, trial->detail, sizeof trial->detail, status, err);
+        const json_t *check = call == TERN_CALL_OK && *status == TERN_OK ? json_object_get(*reply, "check") : NULL;
+        if (!check)
+            return call;
+        a->check = *trial;
+        read_result(check, &a->check);
+        take_check(s, a);
+        json_decref(*reply);
+    }
 }
 
 static enum tern_status receive(struct screening *s, struct attempt *a, struct tern_error *err) {
@@ -235,16 +247,20 @@ static enum tern_status receive(struct screening *s, struct attempt *a, struct t
     struct tern_stats stats;
     json_t *reply = NULL;
     enum tern_status status = TERN_OK;
-    enum tern_call call = tern_run_gpu_receive(s->p->gpu, &reply, trial->detail, sizeof trial->detail, &status, err);
+    enum tern_call call = await_reply(s, a, &reply, &status, err);
     if (status != TERN_OK)
         return status;
     if (call != TERN_CALL_OK) {
         trial->outcome = call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT : TERN_OUTCOME_CRASH;
-        if (!s->run->options.replay) /* it had the device until its end; a replay has none */
-            trial->gpu_seconds = (double)(tern_clock_now_ns() - a->start_ns) * 1e-9;
+        if (s->run->options.replay) /* it has no device, and checks nothing */
+            return TERN_OK;
+        trial->gpu_seconds = (double)(tern_clock_now_ns() - a->start_ns) * 1e-9;
+        if (!s->run->builds[a->entry->build].checked) {
+            a->check = *trial;
+            take_check(s, a);
+        }
         return TERN_OK;
     }
-    read_check(s, a, json_object_get(reply, "check"));
     read_result(reply, trial);
     if (json_is_true(json_object_get(reply, "disturbed")) && !trial->detail[0])
         tern_str_copy(trial->detail, sizeof trial->detail, "the GPU was throttled or disturbed");

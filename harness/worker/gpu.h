@@ -8,8 +8,9 @@
  * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "expected_us", "best_us", "check", "cool"}: if `check`, first the candidate
  * on small odd shapes against the host's FP64; verifies on the prepared problem, times (if `cool`, on a rested device), verifies
  * again; answers
- *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds", "disturbed", "check": {"outcome", "detail", "gpu_seconds"}}:
- * seconds of device work, verification and warm-up included. A candidate that fails the check has its outcome for both.
+ *     {"outcome", "detail", "samples", "sm_mhz", "gpu_seconds", "disturbed"}:
+ * seconds of device work, verification and warm-up included. What the check says goes ahead of the answer, {"check": {"outcome",
+ * "detail", "gpu_seconds"}}. A candidate that fails it has its outcome for both.
  * {"do": "ahead", ...}: keys as of a trial; loads its module beside whatever the device is at. No answer.
  * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds", "cool"}: interleaved rounds of finalists and
  * baselines; if `cool`, then the fastest and the best heuristic each under their own load; answers

@@ -116,6 +116,12 @@ static enum tern_status try_candidate(struct gpu_session *s, const json_t *reque
     return TERN_OK;
 }
 
+static void tell_check(const struct tern_check_result *check) {
+    json_t *told = tern_reply_outcome(check->outcome, check->detail);
+    json_object_set_new(told, "gpu_seconds", json_real(check->device_seconds));
+    tern_reply_check(told);
+}
+
 json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     struct tern_error err;
     struct tern_check_result check = {.outcome = TERN_OUTCOME_OK};
@@ -132,16 +138,11 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     if (status == TERN_OK && checked)
         status = gpu_check(s, request, &check, &err);
     s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    if (status == TERN_OK && checked)
+        tell_check(&check);
     if (status == TERN_OK && check.outcome == TERN_OUTCOME_OK)
         status = try_candidate(s, request, m, &reply, &err);
     else if (status == TERN_OK)
         reply = trial_reply(check.outcome, check.detail, NULL, 0, 0);
-    if (status != TERN_OK)
-        return tern_reply_error(&err);
-    if (checked) {
-        json_t *of_check = tern_reply_outcome(check.outcome, check.detail);
-        json_object_set_new(of_check, "gpu_seconds", json_real(check.device_seconds));
-        json_object_set_new(reply, "check", of_check);
-    }
-    return reply;
+    return status == TERN_OK ? reply : tern_reply_error(&err);
 }

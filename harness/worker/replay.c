@@ -68,7 +68,7 @@ static struct tern_recorded_problem problem_of(const struct replay *r, const jso
     return (struct tern_recorded_problem){.format = r->format, .n = r->n, .k = r->k, .m = tern_message_int(request, "m", 0)};
 }
 
-/* As a GPU worker answers: the check first, if it is asked for, and its outcome for both when it failed. */
+/* As a GPU worker answers: the check ahead, if it is asked for, and its outcome for both when it failed. */
 static json_t *trial(const struct replay *r, const json_t *request) {
     struct tern_recorded_problem p = problem_of(r, request);
     const char *tmpl = tern_message_text(request, "template"), *params = tern_message_text(request, "params");
@@ -79,7 +79,7 @@ static json_t *trial(const struct replay *r, const json_t *request) {
     json_t *reply = fails ? tern_reply_outcome(tern_reply_outcome_of(check), tern_message_text(check, "detail"))
                           : recorded(tern_recording_trial(&r->recording, "screen", &p, tmpl, params));
     if (check)
-        json_object_set_new(reply, "check", check);
+        tern_reply_check(check);
     return reply;
 }
 
