@@ -38,7 +38,7 @@ MAIN_OBJECT := $(patsubst harness/%.c,$(BUILD)/obj/%.o,$(wildcard $(MAIN)))
 LIBRARY := $(BUILD)/libtern.a
 PROGRAM := $(BUILD)/tune
 # The runtime library: its own objects, position independent, with what it needs of core and formats.
-RUNTIME_SOURCES := $(wildcard harness/runtime/*.c) $(addprefix harness/,core/archive.c core/error.c core/file.c core/half.c \
+RUNTIME_SOURCES := $(wildcard harness/runtime/*.c) $(addprefix harness/,core/activation.c core/archive.c core/error.c core/file.c core/half.c \
     core/clock.c core/hash.c core/log.c core/str.c formats/format.c formats/layout.c formats/parallel.c formats/weights.c core/random.c)
 RUNTIME_OBJECTS := $(patsubst harness/%.c,$(BUILD)/rt/%.o,$(RUNTIME_SOURCES))
 RUNTIME := $(BUILD)/libtern_rt.a $(BUILD)/libtern_rt.so

@@ -1,12 +1,11 @@
-// Comparison of binary16 results with FP64 references under the bound of verify/reference.h, elementwise.
+// Comparison of 16-bit results with FP64 references under the bound of verify/reference.h, elementwise.
 // Same rules as the host: tolerance = (rounding + of_ref) |ref| + subnormal + of_scale * scale; NaN fails; infinity is right
-// only where the sum may overflow binary16, with the sign of ref. Grid-stride, any grid; counts are joined a block at a
+// only where the sum may overflow the type of y, with the sign of ref. Grid-stride, any grid; counts are joined a block at a
 // time.
 #include <cuda_fp16.h>
 
 #include "kernels.h"
 
-constexpr double HALF_OVERFLOW = 65520.0; // from here on rounding to binary16 gives infinity
 constexpr unsigned int INFINITE_BITS = 0x7f800000u;
 
 // True if right; *ratio gets error / tolerance as binary32 bits, which order like the numbers since none is negative.
@@ -15,7 +14,7 @@ static __device__ bool element_is_right(const tern_compare_args &a, double got, 
     double slack = a.of_ref * fabs(ref) + a.of_scale * scale;
     *ratio = INFINITE_BITS;
     if (isinf(got)) {
-        bool right = signbit(got) == signbit(ref) && fabs(ref) + slack >= HALF_OVERFLOW;
+        bool right = signbit(got) == signbit(ref) && fabs(ref) + slack >= a.overflow;
         if (right)
             *ratio = 0;
         return right;
@@ -24,7 +23,7 @@ static __device__ bool element_is_right(const tern_compare_args &a, double got, 
     float quotient = (float)(error / tolerance);
     if (quotient >= 0.0f) // false for NaN, which stays infinite
         *ratio = __float_as_uint(quotient);
-    return error <= tolerance && fabs(ref) - slack < HALF_OVERFLOW;
+    return error <= tolerance && fabs(ref) - slack < a.overflow;
 }
 
 extern "C" __global__ void __launch_bounds__(256) tern_compare(tern_compare_args a) {
@@ -38,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) tern_compare(tern_compare_args
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += stride) {
         unsigned int ratio;
         unsigned short bits = a.y[i];
-        double got = (double)__half2float(__ushort_as_half(bits));
+        double got = (double)(a.bf16 ? __uint_as_float((unsigned int)bits << 16) : __half2float(__ushort_as_half(bits)));
         bool right = element_is_right(a, got, a.y_ref[i], (double)a.bound_scale[i], &ratio);
         checked++;
         poisoned += bits == 0xFFFF;

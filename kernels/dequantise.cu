@@ -1,8 +1,9 @@
-// Dequantise: packed weights in the layout frag16x128 (formats/layout.h) -> W[N][K] binary16, for the dequantise + cuBLASLt
+// Dequantise: packed weights in the layout frag16x128 (formats/layout.h) -> W[N][K] binary16 or bfloat16, for the dequantise + cuBLASLt
 // baseline. (q - z) * scale is exact in binary32 and rounded once. One warp a tile of 16 x 128: 16-byte loads of codes,
 // 16-byte stores of 8 weights a lane, in which 4 lanes cover 64 consecutive bytes of a row. Bounded by memory: writes 2
-// bytes a weight. Built per format: TERN_BITS (2, 3, 4, 8), TERN_ASYM, TERN_ZERO. Written from the layout's description, not
+// bytes a weight. Built per format: TERN_BITS (2, 3, 4, 8), TERN_ASYM, TERN_ZERO; TERN_BF16 (0, 1). Written from the layout's description, not
 // from the templates.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include "kernels.h"
@@ -21,6 +22,10 @@ template <int BITS> static __device__ int field(const unsigned int *words, int s
                      : BITS == 2 ? piece + 4 * odd
                                  : p % 2 + 2 * piece + 8 * odd;
     return (int)(words[word] >> (16 * e + BITS * slot) & ((1u << BITS) - 1u));
+}
+
+static __device__ unsigned short rounded(float value) {
+    return TERN_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(value)) : __half_as_ushort(__float2half_rn(value));
 }
 
 struct lane_codes {
@@ -74,13 +79,14 @@ extern "C" __global__ void __launch_bounds__(32 * TERN_DEQUANTISE_WARPS) tern_de
             long long entry = ((n_tile * a.groups + k / a.group_size) * 8 + g) * 2 + half_row;
             float scale = __half2float(scales[entry]);
             int zero = TERN_ASYM ? (int)static_cast<const unsigned char *>(a.zeros)[entry] : TERN_ZERO;
-            __align__(16) __half w[8];
+            __align__(16) unsigned short w[8];
 #pragma unroll
             for (int i = 0; i < 8; i++) { // column 8*t + i = 8*t + 4*(step % 2) + 2*(p / 2) + e
                 int step = 2 * j + i / 4, p = i % 4 / 2 * 2 + half_row;
-                w[i] = __float2half_rn((float)(code(c, step, p, i % 2) - zero) * scale);
+                w[i] = rounded((float)(code(c, step, p, i % 2) - zero) * scale);
             }
-            *reinterpret_cast<uint4 *>(static_cast<__half *>(a.y) + n * a.k + k + 8 * t) = *reinterpret_cast<uint4 *>(w);
+            *reinterpret_cast<uint4 *>(static_cast<unsigned short *>(a.y) + n * a.k + k + 8 * t) =
+                *reinterpret_cast<uint4 *>(w);
         }
     }
 }

@@ -6,7 +6,7 @@
 /* reference.cu, `tern_reference`: y = x * W^T and sum |x*w| from canonical weights, FP64 accumulation.
  * Grid (ceil(n/64), ceil(m/64)), block 256. Any m, n, k. */
 struct tern_reference_args {
-    const void *x;              /* [M][K] binary16 */
+    const void *x;              /* [M][K] binary16, bfloat16 if bf16 */
     const unsigned char *codes; /* [N][K], value q */
     const void *scales;         /* [groups][N] binary16 */
     const unsigned char *zeros; /* [groups][N], or null: the zero point is `zero` */
@@ -14,10 +14,10 @@ struct tern_reference_args {
     float *bound_scale;         /* [M][N] sum_k |x*w|, accumulated in binary32: relative error below K * 2^-24 */
     long long m, n, k;
     long long group_size; /* k per group, a multiple of 16 */
-    int zero;
+    int zero, bf16;
 };
 
-/* compare.cu, `tern_compare`: binary16 results against y_ref with the bound of verify/reference.h. Grid any, block 256. */
+/* compare.cu, `tern_compare`: binary16 (bf16: bfloat16) results against y_ref with the bound of verify/reference.h. Grid any, block 256. */
 struct tern_compare_result {                       /* device memory; zeroed before, but first = ~0 */
     unsigned long long mismatches, checked, first; /* first: smallest flat index m*N + n that is wrong */
     unsigned long long poisoned;                   /* elements that still hold 0xFFFF */
@@ -28,8 +28,9 @@ struct tern_compare_args {
     const double *y_ref;
     const float *bound_scale;
     struct tern_compare_result *result;
-    long long count;                              /* M * N */
-    double rounding, subnormal, of_ref, of_scale; /* struct tern_bound */
+    long long count;                                        /* M * N */
+    double rounding, subnormal, of_ref, of_scale, overflow; /* struct tern_bound */
+    int bf16;
 };
 
 /* checksum.cu, `tern_checksum`: adds the checksum of `count` words to *sum. Grid any, block 256. */
@@ -39,9 +40,9 @@ struct tern_checksum_args {
     long long count;         /* words of 8 bytes */
 };
 
-/* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16, (q - z) * scale rounded once. Takes
+/* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16 or bfloat16, (q - z) * scale rounded once. Takes
  * struct tern_args (tern/abi.h): codes, scales, zeros, n, k, groups, group_size; y is W. Built for one format by the macros
- * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1) and TERN_ZERO (zero point when not asym). Grid ceil(tiles / 8) with tiles =
+ * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1), TERN_ZERO (zero point when not asym) and TERN_BF16 (0, 1). Grid ceil(tiles / 8) with tiles =
  * ceil(n/16) * ceil(k/128), block 256: one warp a tile. */
 #define TERN_DEQUANTISE_WARPS  8
 #define TERN_DEQUANTISE_LAYOUT "frag16x128"

@@ -1,5 +1,5 @@
 // Reference GEMM: y[M,N] = x[M,K] * W[N,K]^T in FP64 from canonical weights, with sum |x*w| for the error bound.
-// W[n][k] = scale[k / group_size][n] * (q[n][k] - z). A product of binary16 and an integer of 9 bits is exact in binary64.
+// W[n][k] = scale[k / group_size][n] * (q[n][k] - z). A product of 16-bit numbers and an integer of 9 bits is exact in binary64.
 // Tile 64 x 64 outputs, 16 along k, in shared memory as doubles and as floats (for the bound); 4 x 4 outputs a thread.
 // Bounded by the FP64 pipe: M = 8192 of gate_up (1.1e12 products) should take a few tenths of a second on an H200.
 // Independent of templates/ and of the packed layouts.
@@ -14,11 +14,13 @@ __shared__ float xs_abs[STEP][TILE + 1], ws_abs[STEP][TILE + 1];
 
 // Each thread brings 4 neighbours along k of one row; what lies outside counts as zero.
 static __device__ void load_x(const tern_reference_args &a, long long row0, long long k0) {
-    const __half *x = static_cast<const __half *>(a.x);
+    const unsigned short *x = static_cast<const unsigned short *>(a.x);
     int row = threadIdx.x / 4, first = threadIdx.x % 4 * 4;
     for (int i = 0; i < 4; i++) {
         long long m = row0 + row, k = k0 + first + i;
-        double value = m < a.m && k < a.k ? (double)__half2float(x[m * a.k + k]) : 0.0;
+        unsigned short bits = m < a.m && k < a.k ? x[m * a.k + k] : 0;
+        double value =
+            a.bf16 ? (double)__uint_as_float((unsigned int)bits << 16) : (double)__half2float(__ushort_as_half(bits));
         xs[first + i][row] = value;
         xs_abs[first + i][row] = fabsf((float)value);
     }

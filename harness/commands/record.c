@@ -128,7 +128,7 @@ static json_t *baseline_line(const struct tern_store_measured *row) {
 /* What a refused build answers when it is asked for: the same as a check that failed. */
 static json_t *refused_line(const struct tern_store_measured *row) {
     char detail[600];
-    json_t *line = json_pack("{s:s, s:s}", "what", "check", "format", row->problem.format);
+    json_t *line = json_pack("{s:s, s:s, s:s}", "what", "check", "format", row->problem.format, "op", row->problem.op);
     bool refused = row->outcome == TERN_OUTCOME_COMPILE;
     tern_str_format(detail, sizeof detail, "%s%s%s", refused ? "" : tern_outcome_name(row->outcome),
                     refused ? "" : " while compiling: ", row->detail);

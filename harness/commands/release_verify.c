@@ -22,9 +22,11 @@ static void draw(struct tern_results *rows, int64_t count, int64_t seed) {
     struct tern_random random;
     size_t kept = 0;
     tern_random_init(&random, (uint64_t)seed, "release sample");
-    for (size_t i = 0; i < rows->count; i++)
-        if (!rows->rows[i].planned && !strchr(rows->rows[i].shapes, '@'))
+    for (size_t i = 0; i < rows->count; i++) {
+        enum tern_activation type;
+        if (!rows->rows[i].planned && !strchr(rows->rows[i].shapes, '@') && tern_activation_of_op(rows->rows[i].op, &type))
             rows->rows[kept++] = rows->rows[i];
+    }
     rows->count = kept;
     size_t wanted = (size_t)count < kept ? (size_t)count : kept;
     for (size_t i = 0; i < wanted; i++) {
@@ -55,9 +57,10 @@ static void take_results(const struct run *run, struct tern_results *out) {
             tern_results_add(out, &run->problems[i].per_layout[0]);
 }
 
-/* The run of one model's rows. What was there before stays as it is: the database is new and lies in `scratch`. */
-static enum tern_status measure(const struct tern_release_verify *v, const char *shapes, const struct tern_results *sample,
-                                const char *scratch, struct tern_results *out, struct tern_error *err) {
+/* The run of one model's rows of one op. What was there before stays as it is: the database is new and lies in `scratch`. */
+static enum tern_status measure(const struct tern_release_verify *v, const char *shapes, enum tern_activation type,
+                                const struct tern_results *sample, const char *scratch, struct tern_results *out,
+                                struct tern_error *err) {
     struct tern_str formats = {0}, layers = {0}, sizes = {0}, db = {0};
     struct run *run = tern_alloc_zero(1, sizeof *run);
     for (size_t i = 0; i < sample->count; i++) {
@@ -77,6 +80,7 @@ static enum tern_status measure(const struct tern_release_verify *v, const char 
                                         .formats = formats.data,
                                         .layers = layers.data,
                                         .m = sizes.data,
+                                        .activations = tern_activation_name(type),
                                         .db = db.data,
                                         .cache = v->cache,
                                         .strategy = tern_strategy_name(TERN_STRATEGY_EXHAUSTIVE),
@@ -120,12 +124,30 @@ static void remove_scratch(const char *scratch) {
     tern_strs_free(&names);
 }
 
-/* Rows of one model after the other: a run has one. */
+/* The rows of one model and op, in a scratch folder of their own. */
+static enum tern_status measure_op(const struct tern_release_verify *v, const char *shapes, enum tern_activation type,
+                                   const struct tern_results *rows, struct tern_results *out, struct tern_error *err) {
+    struct tern_results part = {0};
+    char scratch[] = "/tmp/tern-verify-XXXXXX";
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < rows->count; i++)
+        if (!strcmp(rows->rows[i].op, tern_activation_op(type)))
+            tern_results_add(&part, &rows->rows[i]);
+    if (part.count > 0 && !mkdtemp(scratch)) {
+        status = tern_error_set(err, TERN_INTERNAL, "cannot make a folder in /tmp: %s", strerror(errno));
+    } else if (part.count > 0) {
+        status = measure(v, shapes, type, &part, scratch, out, err);
+        remove_scratch(scratch);
+    }
+    tern_results_free(&part);
+    return status;
+}
+
+/* Rows of one model and op after the other: a run has one of each. */
 static enum tern_status measure_models(const struct tern_release_verify *v, const struct tern_results *sample,
                                        struct tern_results *out, struct tern_error *err) {
     enum tern_status status = TERN_OK;
     for (size_t at = 0, count; at < sample->count && !status; at += count) {
-        char scratch[] = "/tmp/tern-verify-XXXXXX";
         const char *shapes = sample->rows[at].shapes[0] ? sample->rows[at].shapes : v->shapes;
         for (count = 1; at + count < sample->count && !strcmp(sample->rows[at].shapes, sample->rows[at + count].shapes);)
             count++;
@@ -133,12 +155,9 @@ static enum tern_status measure_models(const struct tern_release_verify *v, cons
         if (!shapes) {
             status = tern_error_set(err, TERN_USAGE, "%s/winners.csv does not name its model", v->dir);
             tern_error_hint(err, "name it with --shapes");
-        } else if (!mkdtemp(scratch)) {
-            status = tern_error_set(err, TERN_INTERNAL, "cannot make a folder in /tmp: %s", strerror(errno));
-        } else {
-            status = measure(v, shapes, &part, scratch, out, err);
-            remove_scratch(scratch);
         }
+        for (int type = 0; type < TERN_ACTIVATION_COUNT && !status; type++)
+            status = measure_op(v, shapes, (enum tern_activation)type, &part, out, err);
     }
     return status;
 }

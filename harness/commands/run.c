@@ -27,6 +27,14 @@
              0},                                                                                                              \
             {"formats", 'f', TERN_OPTION_TEXT, &(o)->formats, "LIST", "weight formats (default: those of the shapes file)",   \
              0,         0},                                                                                                   \
+            {"activations",                                                                                                   \
+             'a',                                                                                                             \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->activations,                                                                                               \
+             "TYPE",                                                                                                          \
+             "f16 (default) or bf16: type of x and y",                                                                        \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \
             {"m", 'm', TERN_OPTION_TEXT, &(o)->m, "LIST", "only these batch sizes (any M >= 1)", 0, 0},                       \
             {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},               \
@@ -95,6 +103,7 @@ static void set_defaults(struct run_options *o) {
     memset(o, 0, sizeof *o);
     o->db = "results/tern.db";
     o->cache = "results/cache";
+    o->activations = tern_activation_name(TERN_F16);
     o->strategy = tern_strategy_name(TERN_STRATEGY_RACE);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     o->jobs = cores > 0 ? cores : 1;

@@ -21,8 +21,7 @@ struct source_identity {
 
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p) {
     const struct tern_layer *layer = &run->shapes.layers[p->layer];
-    return (struct tern_problem_shape){
-        .format = &run->shapes.formats[p->format], .m = run->shapes.m[p->m], .n = layer->n, .k = layer->k};
+    return (struct tern_problem_shape){&run->shapes.formats[p->format], run->shapes.m[p->m], layer->n, layer->k, run->type};
 }
 
 static enum tern_status read_kernel(const struct tern_template *t, char **text, size_t *length, struct tern_error *err) {
@@ -37,7 +36,7 @@ enum tern_status tern_run_source(const struct run *run, const struct run_build *
     size_t length = 0;
     enum tern_status status = read_kernel(build->candidate.tmpl, &kernel, &length, err);
     if (status == TERN_OK) {
-        tern_candidate_preamble(&build->candidate, &run->shapes.formats[build->format], out);
+        tern_candidate_preamble(&build->candidate, &run->shapes.formats[build->format], run->type, out);
         tern_str_append_bytes(out, kernel, length);
     }
     free(kernel);
@@ -67,7 +66,7 @@ static enum tern_status identify(const struct tern_template *t, struct source_id
 static void build_key(const struct run *run, const struct source_identity *id, const struct tern_candidate *c,
                       const struct tern_format *format, char key[TERN_HASH_CHARS]) {
     struct tern_str preamble = {0};
-    tern_candidate_preamble(c, format, &preamble);
+    tern_candidate_preamble(c, format, run->type, &preamble);
     struct tern_hash_state *state = tern_hash_new();
     tern_hash_add_text(state, id->hash);
     tern_hash_add_text(state, tern_str_text(&preamble));
@@ -118,6 +117,7 @@ static size_t find_or_add_build(struct run *run, const struct source_identity *i
     tern_str_copy(build->row.template_name, sizeof build->row.template_name, c->tmpl->name);
     tern_str_copy(build->row.template_hash, sizeof build->row.template_hash, c->tmpl->hash);
     tern_str_copy(build->row.format, sizeof build->row.format, run->shapes.formats[format].name);
+    tern_str_copy(build->row.op, sizeof build->row.op, tern_activation_op(run->type));
     tern_candidate_text(c, build->row.params, sizeof build->row.params);
     tern_str_copy(build->row.arch, sizeof build->row.arch, run->gpu.arch);
     tern_str_copy(build->row.nvrtc, sizeof build->row.nvrtc, run->nvrtc);
@@ -133,7 +133,7 @@ static int by_prediction(const void *a, const void *b) {
 }
 
 static bool serves(const struct tern_template *t, const struct tern_problem_shape *shape) {
-    return tern_template_serves(t, shape->format) && shape->m >= t->m_min && shape->m <= t->m_max;
+    return tern_template_serves(t, shape->format, shape->type) && shape->m >= t->m_min && shape->m <= t->m_max;
 }
 
 /* False for what a run that measures known rows again has no use for. */
@@ -145,7 +145,8 @@ static bool wanted(const struct run *run, const struct run_problem *p, const str
     tern_candidate_text(c, params, sizeof params);
     for (size_t i = 0; i < only->count; i++) {
         const struct tern_result *row = &only->rows[i];
-        if (row->m == run->shapes.m[p->m] && !strcmp(row->template_name, c->tmpl->name) && !strcmp(row->params, params) &&
+        if (row->m == run->shapes.m[p->m] && !strcmp(row->op, tern_activation_op(run->type)) &&
+            !strcmp(row->template_name, c->tmpl->name) && !strcmp(row->params, params) &&
             !strcmp(row->layer, run->shapes.layers[p->layer].name) &&
             !strcmp(row->format, run->shapes.formats[p->format].name))
             return true;
@@ -197,7 +198,7 @@ static enum tern_status fill_problem(struct run *run, struct run_problem *p, con
     struct tern_problem_shape shape = tern_run_shape(run, p);
     struct tern_store_problem row = {.m = shape.m, .n = shape.n, .k = shape.k};
     tern_str_copy(row.format, sizeof row.format, shape.format->name);
-    tern_str_copy(row.op, sizeof row.op, "linear-a16");
+    tern_str_copy(row.op, sizeof row.op, tern_activation_op(run->type));
     enum tern_status status = tern_store_problem(run->store, &row, &p->id, err);
     for (size_t t = 0; t < run->template_count && status == TERN_OK; t++)
         status = add_template(run, p, &run->templates[t], &ids[t], err);

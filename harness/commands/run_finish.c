@@ -20,7 +20,7 @@ void tern_run_result(const struct run *run, const struct run_problem *p, const s
     tern_str_copy(row->gpu, sizeof row->gpu, run->gpu.name);
     tern_str_copy(row->arch, sizeof row->arch, run->gpu.arch);
     tern_str_copy(row->format, sizeof row->format, run->shapes.formats[p->format].name);
-    tern_str_copy(row->op, sizeof row->op, t->op);
+    tern_str_copy(row->op, sizeof row->op, tern_activation_op(run->type));
     tern_str_copy(row->shapes, sizeof row->shapes, run->shapes.name);
     tern_str_copy(row->layer, sizeof row->layer, layer->name);
     row->m = run->shapes.m[p->m];

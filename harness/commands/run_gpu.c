@@ -142,9 +142,9 @@ static enum tern_status prepare(struct run_gpu *gpu, const struct run_problem *p
     int64_t m = largest_m(run, first);
     struct tern_problem_shape shape = tern_run_shape(run, p);
     json_t *reply = NULL;
-    json_t *request =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "format", shape.format->name, "n", (json_int_t)shape.n,
-                  "k", (json_int_t)shape.k, "m_max", (json_int_t)m, "seed", (json_int_t)run->options.seed);
+    json_t *request = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "do", "prepare", "format", shape.format->name,
+                                "activations", run->options.activations, "n", (json_int_t)shape.n, "k", (json_int_t)shape.k,
+                                "m_max", (json_int_t)m, "seed", (json_int_t)run->options.seed);
     tern_run_weights_request(run, p, request);
     enum tern_status status = TERN_OK;
     tern_log_progress("%s %s: weights, copies and reference", shape.format->name, run->shapes.layers[p->layer].name);

@@ -59,6 +59,7 @@ struct run_options {
     char command_line[512]; /* as typed, for the database */
     const char *weights;    /* checkpoint whose weights are used; NULL: random ones */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
+    const char *activations; /* f16 or bf16 */
     const char *strategy;
     const char *device; /* ordinals, or "all" */
     double budget_s;    /* 0: the mode's default */
@@ -138,6 +139,7 @@ struct run_gpu {
 struct run {
     struct run_options options;
     enum tern_strategy strategy;
+    enum tern_activation type; /* of x and y */
     pthread_mutex_t lock;
     pthread_cond_t changed;      /* a problem or a check is finished or given back, or the run has failed */
     struct tern_gpu gpu;         /* description; device facts and measured ceilings override it */

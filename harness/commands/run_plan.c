@@ -89,10 +89,11 @@ static json_t *emulate_request(void *user, size_t index) {
         tern_str_printf(&source, "\n#error \"%s\"\n", err.text); /* becomes this build's compiler log */
     struct tern_problem_shape shape = tern_run_shape(em->run, &em->run->problems[em->problems[index]]);
     json_t *message =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "do", "emulate", "gpu",
-                  em->run->options.gpu, "template", b->row.template_name, "params", b->row.params, "format", b->row.format,
-                  "key", b->row.key, "source", tern_str_text(&source), "m", (json_int_t)shape.m, "k", (json_int_t)shape.k,
-                  "n", (json_int_t)shape.n, "seed", (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "do", "emulate", "gpu",
+                  em->run->options.gpu, "activations", em->run->options.activations, "template", b->row.template_name,
+                  "params", b->row.params, "format", b->row.format, "key", b->row.key, "source", tern_str_text(&source), "m",
+                  (json_int_t)shape.m, "k", (json_int_t)shape.k, "n", (json_int_t)shape.n, "seed",
+                  (json_int_t)em->run->options.seed, "cache", em->run->options.cache);
     tern_run_weights_request(em->run, &em->run->problems[em->problems[index]], message);
     tern_str_free(&source);
     return message;

@@ -25,7 +25,8 @@ static const struct tern_result *stored_winner(const struct run *run, const stru
     for (size_t i = 0; i < rows->count; i++) {
         const struct tern_result *row = &rows->rows[i];
         if (!row->planned && row->m == shape.m && row->n == shape.n && row->k == shape.k &&
-            strcmp(row->format, shape.format->name) == 0 && strcmp(row->layer, run->shapes.layers[p->layer].name) == 0)
+            strcmp(row->op, tern_activation_op(shape.type)) == 0 && strcmp(row->format, shape.format->name) == 0 &&
+            strcmp(row->layer, run->shapes.layers[p->layer].name) == 0)
             return row;
     }
     return NULL;

@@ -124,6 +124,8 @@ static void init(struct run *run) {
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
     init(run);
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
+    if (status == TERN_OK)
+        status = tern_activation_parse(run->options.activations, &run->type, err);
     if (status == TERN_OK && run->options.shapes)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
     if (status == TERN_OK && run->options.weights)

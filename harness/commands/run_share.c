@@ -143,7 +143,8 @@ static enum tern_status settle(struct run_gpu *gpu, struct tern_error *err) {
     json_t *reply = NULL, *formats = json_array();
     for (size_t i = 0; i < gpu->run->shapes.format_count; i++)
         json_array_append_new(formats, json_string(gpu->run->shapes.formats[i].name));
-    json_t *request = json_pack("{s:s, s:f, s:o}", "do", "settle", "seconds", SETTLE_S, "formats", formats);
+    json_t *request = json_pack("{s:s, s:f, s:o, s:s}", "do", "settle", "seconds", SETTLE_S, "formats", formats,
+                                "activations", gpu->run->options.activations);
     if (tern_run_gpu_call(gpu, NULL, request, SETTLE_TIMEOUT_S, &reply, why, sizeof why, &status, err) != TERN_CALL_OK &&
         status == TERN_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died under a plain load: %s", why);

@@ -4,6 +4,7 @@
 #include "commands/dispatch.h"
 #include "commands/export_times.h"
 #include "config/gpu.h"
+#include "core/activation.h"
 #include "core/options.h"
 #include "formats/format.h"
 #include "output/select.h"
@@ -15,7 +16,8 @@
 #include <string.h>
 
 struct select_options {
-    const char *gpu, *shapes, *db, *format, *op;
+    const char *gpu, *shapes, *db, *format, *activations;
+    enum tern_activation type;
     int64_t m, n, k;
     bool json;
 };
@@ -30,7 +32,7 @@ static void list_options(struct select_options *o, struct tern_option list[SELEC
         {"m", 'm', TERN_OPTION_INT, &o->m, "M", "rows of activations (required)", 0, INT32_MAX},
         {"n", 'n', TERN_OPTION_INT, &o->n, "N", "output features (required)", 1, INT32_MAX},
         {"k", 'k', TERN_OPTION_INT, &o->k, "K", "input features (required)", 1, INT32_MAX},
-        {"op", 0, TERN_OPTION_TEXT, &o->op, "NAME", "operation (default: linear-a16)", 0, 0},
+        {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE", "f16 (default) or bf16: type of x and y", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the winners of this model (default: all)", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"json", 0, TERN_OPTION_FLAG, &o->json, NULL, "print JSON", 0, 0},
@@ -71,7 +73,8 @@ static enum tern_status parse(int argc, char **argv, struct select_options *o, s
         tern_error_hint(err, "for example: tune select --gpu h200 --format ternary-g128 --m 5 --n 37888 --k 3584");
         return TERN_USAGE;
     }
-    return tern_format_parse(o->format, &format, err);
+    status = tern_activation_parse(o->activations, &o->type, err);
+    return status == TERN_OK ? tern_format_parse(o->format, &format, err) : status;
 }
 
 struct answer {
@@ -133,7 +136,7 @@ static void print_json(const struct answer *a) {
 /* Asks the table exactly as the exported header does, limits of the device included. */
 static enum tern_status answer_of(const struct select_options *o, const struct tern_selection_table *table,
                                   const struct tern_gpu *gpu, struct answer *a, struct tern_error *err) {
-    const struct tern_selection_problem problem = {o->op, o->format, o->m, o->n, o->k};
+    const struct tern_selection_problem problem = {tern_activation_op(o->type), o->format, o->m, o->n, o->k};
     struct tern_dispatch_limits limits = {gpu->sms, gpu->smem_block_bytes};
     const struct tern_selection_answer found = tern_selection_ask(table, &problem, tern_dispatch_fits, &limits);
     a->row = found.row;
@@ -144,7 +147,7 @@ static enum tern_status answer_of(const struct select_options *o, const struct t
 }
 
 static enum tern_status select_run(int argc, char **argv, struct tern_error *err) {
-    struct select_options o = {.db = TERN_DEFAULT_DB, .op = "linear-a16", .m = -1, .n = -1, .k = -1};
+    struct select_options o = {.db = TERN_DEFAULT_DB, .activations = "f16", .m = -1, .n = -1, .k = -1};
     struct tern_results rows = {0};
     struct tern_selection_table table = {0};
     struct tern_gpu gpu = {0};

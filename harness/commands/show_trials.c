@@ -66,13 +66,15 @@ static void add_refused(void *user, const struct tern_store_build *b) {
     tern_trials_add(user, &trial);
 }
 
-/* Refused builds of every format that the rows have, behind all trials. */
+/* Refused builds of every format and op that the rows have, behind all trials. */
 static enum tern_status read_refused(struct tern_store *store, const struct tern_results *rows, struct tern_trials *out,
                                      struct tern_error *err) {
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < rows->count && !status; i++)
-        if (!i || strcmp(rows->rows[i].format, rows->rows[i - 1].format) != 0)
-            status = tern_store_refused_each(store, rows->rows[i].gpu, rows->rows[i].format, add_refused, out, err);
+        if (!i || strcmp(rows->rows[i].format, rows->rows[i - 1].format) != 0 ||
+            strcmp(rows->rows[i].op, rows->rows[i - 1].op) != 0)
+            status = tern_store_refused_each(store, rows->rows[i].gpu, rows->rows[i].format, rows->rows[i].op, add_refused,
+                                             out, err);
     return status;
 }
 

@@ -54,8 +54,9 @@ static void add_rule(struct gathered *g, const char *name, int64_t count, const 
 static bool left_out(struct gathered *g, const struct tern_template *t, const struct tern_problem_shape *p,
                      const struct tern_gpu *gpu) {
     char reason[120] = "";
-    if (!tern_template_serves(t, p->format))
-        tern_str_format(reason, sizeof reason, "does not take %s", p->format->name);
+    if (!tern_template_serves(t, p->format, p->type))
+        tern_str_format(reason, sizeof reason, "does not take %s with %s activations", p->format->name,
+                        tern_activation_name(p->type));
     else if (p->m < t->m_min || p->m > t->m_max)
         tern_str_format(reason, sizeof reason, "is for M = %lld to %lld", (long long)t->m_min, (long long)t->m_max);
     else if (gpu->cc < t->min_cc)
@@ -86,7 +87,8 @@ static enum tern_status read_rules(struct gathered *g, struct tern_error *err) {
         status = tern_format_parse(w->format, &format, err);
     if (!status)
         status = tern_templates_load_all(&templates, &count, err);
-    const struct tern_problem_shape problem = {.format = &format, .m = w->m, .n = w->n, .k = w->k};
+    struct tern_problem_shape problem = {&format, w->m, w->n, w->k, TERN_F16};
+    (void)tern_activation_of_op(w->op, &problem.type); /* rows hold no other op */
     for (size_t t = 0; t < count && !status; t++) {
         struct tern_candidates list = {0};
         struct tern_exclusions why = {0};
@@ -143,7 +145,7 @@ static enum tern_status gather(struct tern_store *store, const struct tern_resul
     g->why.winner = row;
     enum tern_status status = tern_show_read_trials(store, &one, &g->trials, err);
     if (!status)
-        status = tern_store_refused_each(store, row->gpu, row->format, add_refused, g, err);
+        status = tern_store_refused_each(store, row->gpu, row->format, row->op, add_refused, g, err);
     if (!status)
         status = tern_store_baselines_each(store, row->gpu, &p, add_baseline, g, err);
     if (!status)

@@ -23,7 +23,7 @@
 #define VERIFY_TIMEOUT_S  240.0
 #define DEFAULT_SAMPLE    3
 #define SANITIZED_RECYCLE 32 /* candidates of one worker */
-#define VERIFY_OPTIONS    14
+#define VERIFY_OPTIONS    15
 
 static void list_options(struct verify_options *o, struct tern_option list[VERIFY_OPTIONS]) {
     const struct tern_option options[VERIFY_OPTIONS] = {
@@ -33,6 +33,7 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
         {"templates", 0, TERN_OPTION_TEXT, &o->templates, "LIST", "templates, comma separated; default all", 0, 0},
         {"formats", 0, TERN_OPTION_TEXT, &o->formats, "LIST", "weight formats, comma separated; default a set of every kind",
          0, 0},
+        {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE", "f16 (default) or bf16: type of x and y", 0, 0},
         {"all", 0, TERN_OPTION_FLAG, &o->all, NULL, "every candidate of the grid instead of a sample", 0, 0},
         {"per-template", 0, TERN_OPTION_INT, &o->per_template, "N",
          "candidates besides the default for each template and format; default 3", 0, 100000},
@@ -62,6 +63,7 @@ static void verify_help(void) {
            "no GPU or no compute-sanitizer.\n\n");
     tern_options_help(options, VERIFY_OPTIONS);
     printf("\nexamples: tune verify --formats ternary-g128 --per-template 10\n"
+           "          tune verify --templates mma-decode --activations bf16\n"
            "          tune verify --backend cuda --gpu h200 --db results/tern.db --sanitize\n");
 }
 
@@ -70,6 +72,7 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     size_t positional;
     *o = (struct verify_options){.backend = "emu",
                                  .gpu = "h200",
+                                 .activations = "f16",
                                  .order = "all",
                                  .cache = "results/cache/emu",
                                  .per_template = -1,
@@ -139,19 +142,19 @@ static json_t *make_request(void *user, size_t index) {
     char params[512], key[TERN_HASH_CHARS];
     struct tern_str source = {0};
     tern_candidate_text(&item->candidate, params, sizeof params);
-    tern_candidate_preamble(&item->candidate, &v->formats[item->format], &source);
+    tern_candidate_preamble(&item->candidate, &v->formats[item->format], v->type, &source);
     tern_str_append(&source, v->kernels[t]);
     struct tern_hash_state *hash = tern_hash_new();
     tern_hash_add_text(hash, v->compiler_identity);
     tern_hash_add_text(hash, tern_str_text(&source));
     tern_hash_add_text(hash, v->closures[t]);
     tern_hash_end(hash, key);
-    json_t *request =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "do", "verify", "backend",
-                  v->options.backend, "gpu", v->options.gpu, "template", tmpl->name, "params", params, "format",
-                  v->formats[item->format].name, "source", tern_str_text(&source), "key", key, "cache", v->options.cache,
-                  "seed", (json_int_t)v->options.seed, "shapes", (json_int_t)v->options.shapes, "m", (json_int_t)item->m,
-                  "k", (json_int_t)item->k, "sanitize", v->options.sanitize, "orders", order_list(v));
+    json_t *request = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "do", "verify", "backend",
+        v->options.backend, "gpu", v->options.gpu, "activations", v->options.activations, "template", tmpl->name, "params",
+        params, "format", v->formats[item->format].name, "source", tern_str_text(&source), "key", key, "cache",
+        v->options.cache, "seed", (json_int_t)v->options.seed, "shapes", (json_int_t)v->options.shapes, "m",
+        (json_int_t)item->m, "k", (json_int_t)item->k, "sanitize", v->options.sanitize, "orders", order_list(v));
     tern_str_free(&source);
     return request;
 }

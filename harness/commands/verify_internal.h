@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 struct verify_options {
-    const char *backend, *gpu, *templates, *formats, *order, *cache, *db; /* db NULL: candidates of the grids */
+    const char *backend, *gpu, *activations, *templates, *formats, *order, *cache,
+        *db; /* db NULL: candidates of the grids */
     int64_t per_template, jobs, seed, shapes;
     bool all, sanitize, json;
 };
@@ -31,6 +32,7 @@ struct verify_item { /* one candidate of one format */
 
 struct verify {
     struct verify_options options;
+    enum tern_activation type; /* of x and y */
     struct tern_gpu gpu;
     struct tern_template *templates;
     size_t template_count;

@@ -54,6 +54,9 @@ static size_t print_table(const struct verify *v) {
                row.invalid, (long long)row.launches, (long long)row.checked, row.worst > 99.99 ? 99.99 : row.worst);
         empty += row.ok + row.bad == 0;
     }
+    if (v->type != TERN_F16) {
+        printf("activations: %s\n", v->options.activations);
+    }
     puts("worst: largest |got - reference| over its bound; unfit: serves none of the small shapes");
     return empty;
 }
@@ -92,9 +95,10 @@ static size_t print_json(const struct verify *v) {
     for (size_t i = 0; i < v->item_count; i++) {
         json_array_append_new(list, item_json(v, &v->items[i]));
     }
-    json_t *all = json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:o}", "backend", v->options.backend, "gpu", v->options.gpu,
-                            "order", v->options.order, "sanitize", v->options.sanitize, "seed", (json_int_t)v->options.seed,
-                            "checked", (json_int_t)v->done, "failed", (json_int_t)v->bad, "candidates", list);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:o}", "backend", v->options.backend, "gpu",
+                            v->options.gpu, "activations", v->options.activations, "order", v->options.order, "sanitize",
+                            v->options.sanitize, "seed", (json_int_t)v->options.seed, "checked", (json_int_t)v->done,
+                            "failed", (json_int_t)v->bad, "candidates", list);
     char *text = json_dumps(all, JSON_INDENT(2));
     puts(text);
     free(text);

@@ -128,7 +128,7 @@ static enum tern_status add_candidates(struct verify *v, const struct tern_templ
     enum tern_status status = TERN_OK;
     for (size_t part = 0; part < parts && status == TERN_OK; part++) {
         const struct tern_check_shape *s = &tern_check_shapes[shapes[part]];
-        struct tern_problem_shape problem = {.format = &v->formats[format], .m = s->m, .n = s->n, .k = s->k};
+        struct tern_problem_shape problem = {&v->formats[format], s->m, s->n, s->k, v->type};
         struct tern_candidates list = {0};
         struct tern_exclusions why = {0};
         int64_t share = (v->options.per_template + (int64_t)((part + start) % parts)) / (int64_t)parts;
@@ -154,7 +154,8 @@ static void add_winners(struct verify *v, const struct tern_template *t, size_t 
         const struct tern_result *row = &v->winners.rows[i];
         struct tern_candidate candidate;
         struct tern_error err;
-        if (strcmp(row->template_name, t->name) != 0 || strcmp(row->format, v->formats[format].name) != 0) {
+        if (strcmp(row->template_name, t->name) != 0 || strcmp(row->op, tern_activation_op(v->type)) != 0 ||
+            strcmp(row->format, v->formats[format].name) != 0) {
             continue;
         }
         if (tern_candidate_parse(t, row->params, &candidate, &err) != TERN_OK) {
@@ -173,6 +174,9 @@ static void add_winners(struct verify *v, const struct tern_template *t, size_t 
 
 enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
     enum tern_status status = tern_gpu_load(v->options.gpu, &v->gpu, err);
+    if (status == TERN_OK) {
+        status = tern_activation_parse(v->options.activations, &v->type, err);
+    }
     if (status == TERN_OK && v->options.db != NULL) {
         status = tern_dispatch_rows(v->options.db, v->gpu.name, NULL, &v->winners, err);
     }
@@ -189,19 +193,19 @@ enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
         for (size_t f = 0; f < v->format_count && v->selected[t] && status == TERN_OK; f++) {
             if (v->options.db != NULL) {
                 add_winners(v, &v->templates[t], f);
-            } else if (tern_template_serves(&v->templates[t], &v->formats[f])) {
+            } else if (tern_template_serves(&v->templates[t], &v->formats[f], v->type)) {
                 status = add_candidates(v, &v->templates[t], f, err);
             }
         }
     }
     if (status == TERN_OK && v->item_count == 0) {
-        status = tern_error_set(err, TERN_USAGE, "nothing to verify: no %s of %s serves %s on %s",
+        status = tern_error_set(err, TERN_USAGE, "nothing to verify: no %s of %s serves %s with %s activations on %s",
                                 v->options.db != NULL ? "winner" : "candidate",
                                 v->options.templates != NULL ? v->options.templates : "any template",
                                 v->options.formats != NULL ? v->options.formats
                                 : v->options.db != NULL    ? "any format"
                                                            : "the standard formats",
-                                v->options.gpu);
+                                v->options.activations, v->options.gpu);
         tern_error_hint(err, "`tune show templates` lists what each template serves");
     }
     return status;

@@ -18,16 +18,14 @@
 #include <string.h>
 
 static const char *const template_keys[] = {
-    "name",   "op",   "summary", "families",   "bits",          "activation", "min_cc", "m",
-    "layout", "unit", "entry",   "efficiency", "exact_weights", "params",     "valid",  "launch",
+    "name", "ops",   "summary",    "families",      "bits",   "min_cc", "m",      "layout",
+    "unit", "entry", "efficiency", "exact_weights", "params", "valid",  "launch",
 };
 static const char *const param_keys[] = {"name", "values", "default", "doc"};
 static const char *const launch_keys[] = {"grid", "block", "smem", "workspace", "cluster"};
-static const char *const template_ops[] = {"linear-a16", "linear-a8"};
-static const char *const template_activations[] = {"f16", "bf16", "s8", "e4m3"};
 static const char *const template_units[] = {"f32", "mma-f16", "mma-s8", "wgmma-f16", "wgmma-s8"};
 /* Names that launch expressions and the preamble give to other things. */
-static const char *const reserved_names[] = {"M", "N", "K", "G", "GROUP", "BITS", "SMS", "ZERO", "HAS_ZEROS"};
+static const char *const reserved_names[] = {"M", "N", "K", "G", "GROUP", "BITS", "SMS", "ZERO", "HAS_ZEROS", "BF16"};
 
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
@@ -69,6 +67,23 @@ static void template_read_families(struct tern_fields *f, struct tern_template *
                 t->families[family] = known = true;
         if (!known)
             tern_fields_fail(f, "families", "must hold 'ternary' or 'gptq', not '%s'", name);
+    }
+    tern_fields_pop(f, 1);
+}
+
+static void template_read_ops(struct tern_fields *f, struct tern_template *t) {
+    int64_t length = tern_fields_push_table(f, "ops", TERN_REQUIRED);
+    if (length < 0)
+        return;
+    if (length == 0)
+        tern_fields_fail(f, "ops", "must list at least one op");
+    char name[16];
+    for (int64_t i = 0; i < length && tern_fields_entry_text(f, "ops", i + 1, name, sizeof(name)); i++) {
+        enum tern_activation type;
+        if (tern_activation_of_op(name, &type))
+            t->types[type] = true;
+        else
+            tern_fields_fail(f, "ops", "must hold 'linear-a16' or 'linear-bf16', not '%s'", name);
     }
     tern_fields_pop(f, 1);
 }
@@ -224,18 +239,17 @@ static void template_check_valid(struct tern_fields *f) {
 }
 
 static enum tern_status template_read(struct tern_fields *f, struct tern_template *t) {
-    char activation[16], folder[NAME_MAX + 1];
+    char folder[NAME_MAX + 1];
     int64_t min_cc = 0;
     tern_fields_known(f, template_keys, COUNT(template_keys));
     tern_fields_text(f, "name", t->name, sizeof(t->name), TERN_REQUIRED);
     tern_config_base_name(t->dir, folder, sizeof(folder));
     if (f->status == TERN_OK && strcmp(folder, t->name) != 0)
         tern_fields_fail(f, "name", "must be the folder's name '%s', not '%s'", folder, t->name);
-    template_read_choice(f, "op", t->op, sizeof(t->op), template_ops, COUNT(template_ops));
+    template_read_ops(f, t);
     tern_fields_text(f, "summary", t->summary, sizeof(t->summary), TERN_REQUIRED);
     template_read_families(f, t);
     template_read_bits(f, t);
-    template_read_choice(f, "activation", activation, sizeof(activation), template_activations, COUNT(template_activations));
     tern_fields_int(f, "min_cc", 75, 999, &min_cc, TERN_REQUIRED);
     t->min_cc = (int)min_cc;
     template_read_m(f, t);
@@ -374,11 +388,11 @@ enum tern_status tern_templates_select(const struct tern_template *templates, si
     return status;
 }
 
-bool tern_template_serves(const struct tern_template *t, const struct tern_format *format) {
+bool tern_template_serves(const struct tern_template *t, const struct tern_format *format, enum tern_activation type) {
     bool bits = false;
     for (size_t i = 0; i < COUNT(t->bits) && t->bits[i] != 0; i++)
         bits = bits || t->bits[i] == format->bits;
-    return bits && t->families[format->family];
+    return bits && t->families[format->family] && t->types[type];
 }
 
 void tern_template_free(struct tern_template *t) {

@@ -4,6 +4,7 @@
 #define TERN_CONFIG_TEMPLATE_H
 
 #include "config/gpu.h"
+#include "core/activation.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "formats/format.h"
@@ -25,11 +26,12 @@ struct tern_param {
 struct tern_problem_shape { /* what `valid` may ask about */
     const struct tern_format *format;
     int64_t m, n, k;
+    enum tern_activation type; /* of x and y */
 };
 
 struct tern_template {
     char name[40], dir[512];
-    char op[16]; /* linear-a16 */
+    bool types[TERN_ACTIVATION_COUNT]; /* of x and y; `ops` in the file: linear-a16, linear-bf16 */
     char summary[200];
     char layout[32];    /* formats/layout.h */
     char unit[16];      /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
@@ -55,8 +57,9 @@ enum tern_status tern_templates_load_all(struct tern_template **templates, size_
  * that none has, or no name. */
 enum tern_status tern_templates_select(const struct tern_template *templates, size_t count, const char *list, bool *selected,
                                        struct tern_error *err);
-/* True if the template takes weights of the format's family and code width; M, N and K are not looked at. */
-bool tern_template_serves(const struct tern_template *t, const struct tern_format *format);
+/* True if the template takes activations of the type, and weights of the format's family and code width; M, N and K are not
+ * looked at. */
+bool tern_template_serves(const struct tern_template *t, const struct tern_format *format, enum tern_activation type);
 void tern_template_free(struct tern_template *t);
 void tern_templates_free(struct tern_template *templates, size_t count);
 

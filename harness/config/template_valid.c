@@ -69,6 +69,8 @@ static void valid_set_problem(lua_State *lua, const struct tern_problem_shape *p
     lua_setfield(lua, SLOT_PROBLEM, "sym");
     lua_pushstring(lua, tern_family_name(format->family));
     lua_setfield(lua, SLOT_PROBLEM, "family");
+    lua_pushstring(lua, tern_activation_name(problem->type));
+    lua_setfield(lua, SLOT_PROBLEM, "activation");
 }
 
 static void valid_set_gpu(lua_State *lua, const struct tern_gpu *gpu) {

@@ -11,25 +11,35 @@ static uint64_t half_round_shift(uint64_t value, int shift) {
     return kept + (rest > middle || (rest == middle && (kept & 1)));
 }
 
-/* binary64 has 52 fraction bits, bias 1023; binary16 has 10, bias 15: 42 bits go for normal results, more for subnormal
- * ones. A carry out of the fraction runs into the exponent, which is exactly what rounding up to the next power of two (or
- * to infinity) needs. */
-uint16_t tern_half_from_double(double value) {
+/* To a 16-bit format of `fraction_bits` and `bias`, from binary64 with its 52 fraction bits and bias 1023: the rest of the
+ * fraction goes for normal results, more for subnormal ones. A carry out of the fraction runs into the exponent, which is
+ * exactly what rounding up to the next power of two (or to infinity) needs. */
+static uint16_t half_round(double value, int fraction_bits, int bias) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
-    uint16_t sign = (uint16_t)((bits >> 48) & 0x8000);
+    const int drop = 52 - fraction_bits;
+    const uint64_t infinity = (uint64_t)(2 * bias + 1) << fraction_bits;
+    uint64_t sign = (bits >> 48) & 0x8000;
     int exponent = (int)((bits >> 52) & 0x7ff) - 1023;
-    uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1);
+    uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1), significand = fraction | UINT64_C(1) << 52;
 
     if (exponent == 1024) /* NaN stays a NaN, quiet, with its upper payload bits */
-        return (uint16_t)(sign | 0x7c00 | (fraction ? 0x200 | (fraction >> 42) : 0));
-    if (exponent >= 16)
-        return (uint16_t)(sign | 0x7c00);
-    if (exponent >= -14)
-        return (uint16_t)(sign | ((uint64_t)(exponent + 14) * 1024 + half_round_shift(fraction | UINT64_C(1) << 52, 42)));
-    if (exponent < -25) /* below half of the smallest step, 2^-25; doubles' own subnormals included */
-        return sign;
-    return (uint16_t)(sign | half_round_shift(fraction | UINT64_C(1) << 52, 42 + (-14 - exponent)));
+        return (uint16_t)(sign | infinity | (fraction ? UINT64_C(1) << (fraction_bits - 1) | (fraction >> drop) : 0));
+    if (exponent > bias)
+        return (uint16_t)(sign | infinity);
+    if (exponent >= 1 - bias)
+        return (uint16_t)(sign | (((uint64_t)(exponent + bias - 1) << fraction_bits) + half_round_shift(significand, drop)));
+    if (exponent < -bias - fraction_bits) /* below half of the smallest step; doubles' own subnormals included */
+        return (uint16_t)sign;
+    return (uint16_t)(sign | half_round_shift(significand, drop + (1 - bias - exponent)));
+}
+
+uint16_t tern_half_from_double(double value) {
+    return half_round(value, 10, 15);
+}
+
+uint16_t tern_bf16_from_double(double value) {
+    return half_round(value, 7, 127);
 }
 
 static float half_float_from_bits(uint32_t bits) {
@@ -49,14 +59,6 @@ float tern_half_to_float(uint16_t half) {
         return half_float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
     float magnitude = (float)fraction * 0x1p-24f; /* subnormal or zero: exact */
     return sign ? -magnitude : magnitude;
-}
-
-uint16_t tern_bf16_from_float(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    if ((bits & 0x7fffffff) > 0x7f800000) /* NaN: keep it one even if its low payload bits are cut */
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
 float tern_bf16_to_float(uint16_t bits) {

@@ -6,7 +6,7 @@
 
 uint16_t tern_half_from_double(double value); /* one rounding, from the double itself */
 float tern_half_to_float(uint16_t half);      /* exact */
-uint16_t tern_bf16_from_float(float value);
+uint16_t tern_bf16_from_double(double value); /* likewise */
 float tern_bf16_to_float(uint16_t bits);
 
 #endif

@@ -213,7 +213,7 @@ static enum tern_status load_until(struct tern_cuda *cuda, int64_t deadline_ns, 
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < SETTLE_BATCH; i++)
         weights[i] = w;
-    if (tern_gemm_open(cuda, SETTLE_SIDE, SETTLE_SIDE, SETTLE_SIDE, &gemm, &algorithms, NULL) == TERN_OK)
+    if (tern_gemm_open(cuda, TERN_F16, SETTLE_SIDE, SETTLE_SIDE, SETTLE_SIDE, &gemm, &algorithms, NULL) == TERN_OK)
         status = tern_gemm_capture(cuda, gemm, 0, x, weights, y, SETTLE_BATCH, &graph, err);
     while (status == TERN_OK && tern_clock_now_ns() < deadline_ns) {
         for (int i = 0; i < SETTLE_BATCH && status == TERN_OK; i++)

@@ -1,4 +1,4 @@
-/* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation: the baseline every winner is compared with.
+/* cuBLASLt GEMM in FP16 or BF16, y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation: the baseline every winner is compared with.
  *
  * cuBLASLt is column major. A row-major [R][C] array with stride C is a column-major C x R matrix with leading dimension C:
  *     W [N][K] is K x N, ld K;   x [M][K] is K x M, ld K;   y [M][N] is N x M, ld N.
@@ -19,6 +19,7 @@ struct tern_gemm {
     cublasLtMatrixLayout_t a, b, d; /* W, x, y */
     cublasLtMatmulHeuristicResult_t algorithms[MAX_ALGORITHMS];
     int count;
+    enum tern_activation type;
     int64_t m, n, k;
 };
 
@@ -67,6 +68,7 @@ void tern_cuda_cublas_close(struct tern_cuda *cuda) {
 static enum tern_status describe(const struct tern_cuda *cuda, struct tern_gemm *g, struct tern_error *err) {
     const struct tern_cublas_api *api = &cuda->cublas;
     const cublasOperation_t transpose = CUBLAS_OP_T, plain = CUBLAS_OP_N;
+    const cudaDataType_t type = g->type == TERN_BF16 ? CUDA_R_16BF : CUDA_R_16F;
     uint64_t m = (uint64_t)g->m, n = (uint64_t)g->n, k = (uint64_t)g->k;
     cublasStatus_t result = api->desc_create(&g->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (result == CUBLAS_STATUS_SUCCESS)
@@ -74,11 +76,11 @@ static enum tern_status describe(const struct tern_cuda *cuda, struct tern_gemm 
     if (result == CUBLAS_STATUS_SUCCESS)
         result = api->desc_set(g->operation, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof plain);
     if (result == CUBLAS_STATUS_SUCCESS)
-        result = api->layout_create(&g->a, CUDA_R_16F, k, n, g->k);
+        result = api->layout_create(&g->a, type, k, n, g->k);
     if (result == CUBLAS_STATUS_SUCCESS)
-        result = api->layout_create(&g->b, CUDA_R_16F, k, m, g->k);
+        result = api->layout_create(&g->b, type, k, m, g->k);
     if (result == CUBLAS_STATUS_SUCCESS)
-        result = api->layout_create(&g->d, CUDA_R_16F, n, m, g->n);
+        result = api->layout_create(&g->d, type, n, m, g->n);
     return check(cuda, result, "describing the product", err);
 }
 
@@ -108,8 +110,8 @@ static enum tern_status find_algorithms(const struct tern_cuda *cuda, struct ter
     return TERN_OK;
 }
 
-enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, struct tern_gemm **gemm, int *algorithms,
-                                struct tern_error *err) {
+enum tern_status tern_gemm_open(void *context, enum tern_activation type, int64_t m, int64_t n, int64_t k,
+                                struct tern_gemm **gemm, int *algorithms, struct tern_error *err) {
     struct tern_cuda *cuda = context;
     *gemm = NULL;
     *algorithms = 0;
@@ -119,6 +121,7 @@ enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, 
     if (status != TERN_OK)
         return status;
     struct tern_gemm *g = tern_alloc_zero(1, sizeof *g);
+    g->type = type;
     g->m = m;
     g->n = n;
     g->k = k;

@@ -3,6 +3,7 @@
 #ifndef TERN_DEVICE_CUDA_TIMING_H
 #define TERN_DEVICE_CUDA_TIMING_H
 
+#include "core/activation.h"
 #include "device/backend.h"
 
 #define TERN_MAX_COPIES 256
@@ -35,11 +36,11 @@ double tern_cuda_busy_s(const void *context);
 double tern_cuda_rest_s(const void *context);
 void tern_graph_free(void *context, struct tern_graph *graph);
 
-/* cuBLASLt FP16 GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace, inputs binary16. */
+/* cuBLASLt GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace; x, W and y of one type. */
 struct tern_gemm;
 /* Finds up to 16 heuristic algorithms; fails with TERN_MISSING and a remedy when cuBLASLt is absent. */
-enum tern_status tern_gemm_open(void *context, int64_t m, int64_t n, int64_t k, struct tern_gemm **gemm, int *algorithms,
-                                struct tern_error *err);
+enum tern_status tern_gemm_open(void *context, enum tern_activation type, int64_t m, int64_t n, int64_t k,
+                                struct tern_gemm **gemm, int *algorithms, struct tern_error *err);
 /* Captures a graph of `count` GEMMs with algorithm `index` (0 is cuBLASLt's default), one for each w[i]. */
 enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w,
                                    void *y, size_t count, struct tern_graph **graph, struct tern_error *err);

@@ -3,7 +3,6 @@
 #include "device/fixed_kernels.h"
 
 #include "core/file.h"
-#include "core/half.h"
 #include "core/str.h"
 #include "device/compiler.h"
 #include "device/cuda_context.h"
@@ -21,13 +20,13 @@
 /* One built kernel: reference, compare, checksum, control, the probes, then dequantise for each kind of weights. */
 struct kernel_row {
     const char *file, *entry;
-    int bits, asym, zero;      /* dequantise only; bits 0 elsewhere */
-    const char *macros, *arch; /* probes only: what is built, and the only target that has its instruction */
+    int bits, asym, zero, bf16; /* dequantise only; bits 0 elsewhere */
+    const char *macros, *arch;  /* probes only: what is built, and the only target that has its instruction */
 };
 enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
 #define PROBE(probe, type, unroll, arch)                                                                                    \
     {                                                                                                                       \
-        "kernels/ceiling.cu", "tern_probe", 0, 0, 0,                                                                        \
+        "kernels/ceiling.cu", "tern_probe", 0, 0, 0, 0,                                                                     \
             "#define TERN_PROBE " #probe "\n#define TERN_PROBE_TYPE " #type "\n#define TERN_PROBE_UNROLL " #unroll "\n",    \
             arch                                                                                                            \
     }
@@ -35,12 +34,14 @@ enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, PROBES, DEQUANTISE = PROBES + TERN
     [PROBES + (first)] = PROBE(probe, TERN_PROBE_F16, 1, arch), PROBE(probe, TERN_PROBE_BF16, 1, arch),                     \
               PROBE(probe, TERN_PROBE_S8, 1, arch), PROBE(probe, TERN_PROBE_E4M3, 1, arch)
 #define DEQUANTISE_ROW(bits, asym, zero)                                                                                    \
-    { "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, NULL, NULL }
+    {"kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, 0, NULL, NULL}, {                                        \
+        "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, 1, NULL, NULL                                         \
+    }
 static const struct kernel_row rows[] = {
-    [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0, NULL, NULL},
-    [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0, NULL, NULL},
-    [CHECKSUM] = {"kernels/checksum.cu", "tern_checksum", 0, 0, 0, NULL, NULL},
-    [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, NULL, NULL},
+    [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0, 0, NULL, NULL},
+    [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0, 0, NULL, NULL},
+    [CHECKSUM] = {"kernels/checksum.cu", "tern_checksum", 0, 0, 0, 0, NULL, NULL},
+    [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, 0, NULL, NULL},
     [PROBES + TERN_FIXED_EMPTY] = PROBE(TERN_PROBE_EMPTY, TERN_PROBE_F16, 1, NULL),
     [PROBES + TERN_FIXED_READ_4] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 4, NULL),
     [PROBES + TERN_FIXED_READ_8] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 8, NULL),
@@ -82,8 +83,8 @@ static enum tern_status read_source(const struct kernel_row *row, struct tern_st
     if (row->macros)
         tern_str_append(source, row->macros);
     if (row->bits)
-        tern_str_printf(source, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n", row->bits, row->asym,
-                        row->zero);
+        tern_str_printf(source, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n#define TERN_BF16 %d\n",
+                        row->bits, row->asym, row->zero, row->bf16);
     tern_str_append_bytes(source, text, length);
     free(text);
     return TERN_OK;
@@ -178,7 +179,7 @@ enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct ter
 
 /* Value, reference and tolerance of the first wrong element. */
 static enum tern_status describe_first(struct tern_fixed *fixed, const struct tern_compare_args *args,
-                                       unsigned long long first, int64_t n, int64_t k, enum tern_exactness exactness,
+                                       unsigned long long first, int64_t n, const struct tern_arithmetic *arithmetic,
                                        struct tern_mismatch *mismatch, struct tern_error *err) {
     uint16_t got = 0;
     float scale = 0;
@@ -190,8 +191,8 @@ static enum tern_status describe_first(struct tern_fixed *fixed, const struct te
                                             err);
     if (status == TERN_OK)
         status = tern_backend_cuda.download(fixed->cuda, &scale, args->bound_scale + first, sizeof scale, err);
-    mismatch->got = (double)tern_half_to_float(got);
-    mismatch->tolerance = tern_reference_tolerance(mismatch->expected, (double)scale, k, exactness);
+    mismatch->got = tern_activation_to_double(arithmetic->type, got);
+    mismatch->tolerance = tern_reference_tolerance(mismatch->expected, (double)scale, arithmetic);
     return status;
 }
 
@@ -211,14 +212,14 @@ static enum tern_status run_compare(struct tern_fixed *fixed, struct tern_compar
 }
 
 enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, const double *y_ref, const float *bound_scale,
-                                    int64_t m, int64_t n, int64_t k, enum tern_exactness exactness,
+                                    int64_t m, int64_t n, const struct tern_arithmetic *arithmetic,
                                     struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err) {
     struct tern_bound bound;
     struct tern_compare_result result;
     *mismatch = (struct tern_mismatch){0};
     if (m < 1 || n < 1)
         return tern_error_set(err, TERN_INTERNAL, "nothing to compare: %lld x %lld", (long long)m, (long long)n);
-    tern_reference_bound(k, exactness, &bound);
+    tern_reference_bound(arithmetic, &bound);
     struct tern_compare_args args = {.y = y,
                                      .y_ref = y_ref,
                                      .bound_scale = bound_scale,
@@ -227,7 +228,9 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
                                      .rounding = bound.rounding,
                                      .subnormal = bound.subnormal,
                                      .of_ref = bound.of_ref,
-                                     .of_scale = bound.of_scale};
+                                     .of_scale = bound.of_scale,
+                                     .overflow = bound.overflow,
+                                     .bf16 = arithmetic->type == TERN_BF16};
     enum tern_status status = run_compare(fixed, &args, &result, err);
     if (status != TERN_OK)
         return status;
@@ -242,7 +245,7 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
     if (poisoned)
         *poisoned = (int64_t)result.poisoned;
     if (result.mismatches > 0)
-        status = describe_first(fixed, &args, result.first, n, k, exactness, mismatch, err);
+        status = describe_first(fixed, &args, result.first, n, arithmetic, mismatch, err);
     return status;
 }
 
@@ -266,30 +269,32 @@ enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern
     return status;
 }
 
-static enum tern_status get_dequantise(struct tern_fixed *fixed, const struct tern_format *format, void **function,
-                                       struct tern_error *err) {
+static enum tern_status get_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
+                                       void **function, struct tern_error *err) {
     for (int i = DEQUANTISE; i < ROW_COUNT; i++)
-        if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero))
+        if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero) &&
+            rows[i].bf16 == (type == TERN_BF16))
             return get(fixed, i, function, err);
     return tern_error_set(err, TERN_INTERNAL, "no dequantisation of %s", format->name);
 }
 
-enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, struct tern_error *err) {
+enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
+                                  struct tern_error *err) {
     static const int wanted[] = {REFERENCE, COMPARE, CHECKSUM, PROBES + TERN_FIXED_READ_8};
     enum tern_status status = TERN_OK;
     void *function;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && status == TERN_OK; i++)
         status = get(fixed, wanted[i], &function, err);
-    return status == TERN_OK ? get_dequantise(fixed, format, &function, err) : status;
+    return status == TERN_OK ? get_dequantise(fixed, format, type, &function, err) : status;
 }
 
-enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format,
+enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
                                        const struct tern_args *args, struct tern_launch *launch, struct tern_error *err) {
     int64_t tiles = (args->n + 15) / 16 * ((args->k + 127) / 128);
     *launch = (struct tern_launch){.grid = {(tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, 1},
                                    .block = 32 * TERN_DEQUANTISE_WARPS,
                                    .args = *args};
-    return get_dequantise(fixed, format, &launch->function, err);
+    return get_dequantise(fixed, format, type, &launch->function, err);
 }
 
 enum tern_status tern_fixed_probe(struct tern_fixed *fixed, int probe, void **function, struct tern_error *err) {

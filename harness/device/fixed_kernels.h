@@ -17,18 +17,19 @@ enum tern_status tern_fixed_open(void *context, const char *arch, struct tern_fi
 void tern_fixed_close(struct tern_fixed *fixed);
 /* Builds ahead what checking and timing layers of a format take: seconds of the compiler, not of the device. Not while another
  * thread uses `fixed`. */
-enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, struct tern_error *err);
+enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
+                                  struct tern_error *err);
 
 /* Enqueues the FP64 reference; every pointer of args is device memory. Any m, n, k > 0. The same stream orders what follows.
  */
 enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct tern_reference_args *args,
                                       struct tern_error *err);
 
-/* Compares y (device, binary16 [M][N]) with a reference computed by tern_fixed_reference, all elements, under the bound of
+/* Compares y (device, [M][N] of the arithmetic's type) with a reference computed by tern_fixed_reference, all elements, under the bound of
  * verify/reference.h; waits. Replaces *mismatch; *poisoned (may be NULL) counts elements that still hold the poison 0xFFFF.
  * TERN_OK also when elements differ: mismatch->count says so. The caller must treat count > 0 and checked == 0 as wrong. */
 enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, const double *y_ref, const float *bound_scale,
-                                    int64_t m, int64_t n, int64_t k, enum tern_exactness exactness,
+                                    int64_t m, int64_t n, const struct tern_arithmetic *arithmetic,
                                     struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err);
 
 struct tern_memory_range {
@@ -39,10 +40,10 @@ struct tern_memory_range {
 enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern_memory_range *ranges, size_t count,
                                      uint64_t *sum, struct tern_error *err);
 
-/* Makes the launch that dequantises packed weights (layout frag16x128) into args->y = W [N][K] binary16; for one launch or
+/* Makes the launch that dequantises packed weights (layout frag16x128) into args->y = W [N][K] of the type; for one launch or
  * for tern_gemm_capture_after. Of args: codes, scales, zeros, y, n, k, groups, group_size. The function stays owned by
  * `fixed`. */
-enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format,
+enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
                                        const struct tern_args *args, struct tern_launch *launch, struct tern_error *err);
 
 /* Runs the control kernel and checks every result: TERN_FAILED if the device computes wrongly, or its own error. */

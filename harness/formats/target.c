@@ -61,7 +61,7 @@ static enum tern_status check_divisor(struct tern_target_layer *layer, struct te
     const float divisor = tern_tensor_scale(scale, 0), factor = (float)(1.0 / (double)divisor);
     const double back = 1.0 / (double)factor;
     const float again = strcmp(scale->dtype, "F16") == 0    ? tern_half_to_float(tern_half_from_double(back))
-                        : strcmp(scale->dtype, "BF16") == 0 ? tern_bf16_to_float(tern_bf16_from_float((float)back))
+                        : strcmp(scale->dtype, "BF16") == 0 ? tern_bf16_to_float(tern_bf16_from_double(back))
                                                             : (float)back;
     layer->scale_dtype = "F32";
     if (again == divisor)
@@ -126,7 +126,8 @@ int64_t tern_target_scale_bytes(const struct tern_target_layer *layer) {
 }
 
 void tern_target_put_scale(const struct tern_target_layer *layer, float scale, void *out) {
-    uint16_t half = layer->scale_dtype[0] == 'B' ? tern_bf16_from_float(scale) : tern_half_from_double((double)scale);
+    uint16_t half =
+        layer->scale_dtype[0] == 'B' ? tern_bf16_from_double((double)scale) : tern_half_from_double((double)scale);
     if (tern_target_scale_bytes(layer) == 4)
         memcpy(out, &scale, sizeof scale);
     else

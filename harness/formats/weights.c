@@ -124,7 +124,7 @@ void tern_weights_free(struct tern_weights *weights) {
 }
 
 /* Inverse of the standard normal distribution for 0 < p <= 1/2: Acklam's rational approximation, relative error 1.2e-9,
- * far finer than binary16. */
+ * far finer than binary16 or bfloat16. */
 static double normal_quantile_lower(double p) {
     static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                                1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
@@ -144,14 +144,15 @@ static double normal_quantile_lower(double p) {
 }
 
 /* 15 random bits choose the quantile (i + 1/2) / 2^16 below the median, one the sign: the largest value is about 4.17. */
-static uint16_t normal_half(uint32_t bits) {
-    uint16_t magnitude = tern_half_from_double(-normal_quantile_lower(((bits & 0x7FFF) + 0.5) / 65536.0));
-    return (uint16_t)(magnitude | (bits & 0x8000));
+static uint16_t normal_value(enum tern_activation type, uint32_t bits) {
+    double magnitude = -normal_quantile_lower(((bits & 0x7FFF) + 0.5) / 65536.0);
+    return (uint16_t)(tern_activation_from_double(type, magnitude) | (bits & 0x8000));
 }
 
 struct activations_context {
     uint16_t *x;
-    const uint16_t *table; /* normal_half of 0..32767, or NULL to compute each value */
+    enum tern_activation type;
+    const uint16_t *table; /* normal_value of 0..32767, or NULL to compute each value */
     int64_t k;
     uint64_t key;
 };
@@ -165,22 +166,23 @@ static void fill_activation_rows(void *opaque, int64_t begin, int64_t end) {
             if (i % 4 == 0)
                 word = mix64(key + GOLDEN * (uint64_t)(i + 1));
             uint32_t bits = (uint32_t)(word >> (16 * (i % 4))) & 0xFFFF;
-            x[i] = context->table ? (uint16_t)(context->table[bits & 0x7FFF] | (bits & 0x8000)) : normal_half(bits);
+            x[i] = context->table ? (uint16_t)(context->table[bits & 0x7FFF] | (bits & 0x8000))
+                                  : normal_value(context->type, bits);
         }
     }
 }
 
-void tern_activations_random(int64_t m, int64_t k, uint64_t seed, uint16_t *x) {
+void tern_activations_random(enum tern_activation type, int64_t m, int64_t k, uint64_t seed, uint16_t *x) {
     if (m <= 0 || k <= 0)
         return;
     char name[48];
     tern_str_format(name, sizeof name, "activations-%" PRId64, k);
-    struct activations_context context = {.x = x, .k = k, .key = stream_key(seed, name)};
+    struct activations_context context = {.x = x, .type = type, .k = k, .key = stream_key(seed, name)};
     uint16_t *table = NULL;
     if (m > 65536 / k) { /* many draws: a table of all quantiles gives the same values faster */
         table = tern_alloc(32768 * sizeof *table);
         for (uint32_t i = 0; i < 32768; i++)
-            table[i] = normal_half(i);
+            table[i] = normal_value(type, i);
         context.table = table;
     }
     tern_parallel_for(m, 1 + 1000000 / k, fill_activation_rows, &context);

@@ -2,6 +2,7 @@
 #ifndef TERN_FORMATS_WEIGHTS_H
 #define TERN_FORMATS_WEIGHTS_H
 
+#include "core/activation.h"
 #include "formats/format.h"
 
 #include <stdint.h>
@@ -22,7 +23,7 @@ enum tern_status tern_weights_random(const struct tern_format *format, int64_t n
 double tern_weights_value(const struct tern_weights *weights, int64_t row, int64_t col);
 void tern_weights_free(struct tern_weights *weights);
 
-/* Activations: x[M][K] binary16, standard normal, row i depends only on (seed, i, K): a prefix of rows serves smaller M. */
-void tern_activations_random(int64_t m, int64_t k, uint64_t seed, uint16_t *x);
+/* Activations: x[M][K], standard normal, row i depends only on (type, seed, i, K): a prefix of rows serves smaller M. */
+void tern_activations_random(enum tern_activation type, int64_t m, int64_t k, uint64_t seed, uint16_t *x);
 
 #endif

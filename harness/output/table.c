@@ -49,7 +49,8 @@ static bool same_block(const struct tern_result *a, const struct tern_result *b)
 static void print_heading(FILE *out, const struct tern_result *row) {
     fprintf(out, "%s  %s  on %s (%s)%s\n", row->shapes, row->format, row->gpu, row->arch, row->planned ? "  PLANNED" : "");
     if (strcmp(row->op, "linear-a16"))
-        fprintf(out, "%s: activations are quantised to 8 bits first\n", row->op);
+        fprintf(out, "%s: %s\n", row->op,
+                strcmp(row->op, "linear-bf16") ? "activations are quantised to 8 bits first" : "x and y in bfloat16");
     if (row->planned) {
         fprintf(out, "Compiled and ranked without a GPU. Times are predictions; nothing was measured.\n");
         fprintf(out, "  %-10s %5s  %-22s %12s %9s %7s\n", "layer", "M", "first choice", "predicted us", "limit us",

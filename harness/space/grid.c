@@ -13,6 +13,7 @@
 #define MAX_GRID_X        2147483647LL
 #define MAX_GRID_YZ       65535
 #define MAX_CLUSTER       8 /* the portable cluster size */
+#define BF16_CC           80
 
 /* ---- launch geometry ---- */
 
@@ -124,7 +125,11 @@ static void whole_template_reason(const struct tern_template *t, const struct te
     for (size_t i = 0; i < sizeof t->bits / sizeof t->bits[0] && t->bits[i]; i++)
         bits = bits || t->bits[i] == p->format->bits;
     reason[0] = '\0';
-    if (!t->families[p->format->family])
+    if (!t->types[p->type])
+        tern_str_format(reason, size, "%s activations are not supported", tern_activation_name(p->type));
+    else if (p->type == TERN_BF16 && gpu->cc < BF16_CC)
+        tern_str_format(reason, size, "bf16 needs compute capability %d.%d", BF16_CC / 10, BF16_CC % 10);
+    else if (!t->families[p->format->family])
         tern_str_format(reason, size, "%s weights are not supported", tern_family_name(p->format->family));
     else if (!bits)
         tern_str_format(reason, size, "%d-bit weights are not supported", p->format->bits);
@@ -380,7 +385,8 @@ bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_cand
     return memcmp(a->values, b->values, a->tmpl->param_count * sizeof a->values[0]) == 0;
 }
 
-void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_format *format, struct tern_str *out) {
+void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_format *format, enum tern_activation type,
+                             struct tern_str *out) {
     for (size_t i = 0; i < c->tmpl->param_count; i++) {
         bool wide = c->values[i] > INT_MAX || c->values[i] < -INT_MAX;
         tern_str_printf(out, "constexpr %s %s = %lld;\n", wide ? "long long" : "int", c->tmpl->params[i].name,
@@ -390,5 +396,6 @@ void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_f
     tern_str_printf(out, "constexpr int ZERO = %d;\n", format->sym ? format->zero : 0);
     tern_str_printf(out, "constexpr int HAS_ZEROS = %d;\n", format->sym ? 0 : 1);
     tern_str_printf(out, "constexpr int GROUP = %lld;\n", (long long)(format->group > 0 ? format->group : 0));
+    tern_str_printf(out, "constexpr int BF16 = %d;\n", type == TERN_BF16);
     tern_str_printf(out, "#line 1 \"templates/%s/kernel.cu\"\n", c->tmpl->name);
 }

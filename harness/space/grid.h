@@ -50,8 +50,9 @@ enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const s
                                          int64_t sms, struct tern_geometry *out, struct tern_error *err);
 
 /* Source text that defines a candidate for a format: constexpr integers for each parameter, then BITS, ZERO (constant zero
- * point of sym formats), HAS_ZEROS (0/1), GROUP (k per group; 0: one scale a row). Prepended to kernel.cu for NVRTC and the
- * emulator; ends with a #line directive. */
-void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_format *format, struct tern_str *out);
+ * point of sym formats), HAS_ZEROS (0/1), GROUP (k per group; 0: one scale a row), BF16 (type of x and y: 0 binary16, 1
+ * bfloat16). Prepended to kernel.cu for NVRTC and the emulator; ends with a #line directive. */
+void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_format *format, enum tern_activation type,
+                             struct tern_str *out);
 
 #endif

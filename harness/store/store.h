@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_STORE_SCHEMA_VERSION 3
+#define TERN_STORE_SCHEMA_VERSION 4
 
 struct tern_store;
 
@@ -57,7 +57,7 @@ enum tern_status tern_store_run_end(struct tern_store *s, int64_t run, int exit_
  * arch). */
 struct tern_store_build {
     int64_t id;
-    char key[TERN_HASH_CHARS], template_name[40], template_hash[TERN_HASH_CHARS], format[40], params[256], arch[16],
+    char key[TERN_HASH_CHARS], template_name[40], template_hash[TERN_HASH_CHARS], format[40], op[16], params[256], arch[16],
         nvrtc[32];
     enum tern_outcome outcome; /* OK or COMPILE, TIMEOUT, CRASH */
     char cubin_hash[TERN_HASH_CHARS];
@@ -185,7 +185,7 @@ enum tern_status tern_store_trials_each(struct tern_store *s, const char *gpu, c
 
 /* For `tune show` (store_why.c). Builds of a format that the compiler refused for this gpu name, with their logs; newest baselines
  * of a problem, one of each kind; the compiler's log of a build, "" if there is none (the caller frees). */
-enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format,
+enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format, const char *op,
                                          void (*each)(void *user, const struct tern_store_build *b), void *user,
                                          struct tern_error *err);
 enum tern_status tern_store_baselines_each(struct tern_store *s, const char *gpu, const struct tern_store_problem *p,

@@ -88,7 +88,7 @@ enum tern_status tern_store_run_end(struct tern_store *s, int64_t run, int exit_
 /* Columns in the order of read_build. */
 #define BUILD_COLUMNS                                                                                                       \
     "build.id, key, template, template_hash, format, params, arch, nvrtc, outcome, cubin_hash, cubin_bytes, registers,"     \
-    " static_smem_bytes, spill_bytes, seconds"
+    " static_smem_bytes, spill_bytes, seconds, op"
 
 static void read_build(sqlite3_stmt *row, struct tern_store_build *b) {
     *b = (struct tern_store_build){.id = sqlite3_column_int64(row, 0)};
@@ -106,6 +106,7 @@ static void read_build(sqlite3_stmt *row, struct tern_store_build *b) {
     b->static_smem_bytes = sqlite3_column_int64(row, 12);
     b->spill_bytes = sqlite3_column_int64(row, 13);
     b->seconds = tern_store_double(row, 14);
+    tern_store_text(row, 15, b->op, sizeof b->op);
 }
 
 /* At most one row, as key and id are unique; finalises the statement. */
@@ -166,7 +167,7 @@ static enum tern_status put_toolchain(struct tern_store *s, const char *nvrtc, i
 enum tern_status tern_store_build_put(struct tern_store *s, struct tern_store_build *b, struct tern_error *err) {
     static const char sql[] =
         "INSERT INTO build (key, candidate, toolchain, format, arch, outcome, cubin_hash, cubin_bytes, registers,"
-        " static_smem_bytes, spill_bytes, seconds, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " static_smem_bytes, spill_bytes, seconds, log, op) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (key) DO UPDATE SET outcome = excluded.outcome, cubin_hash = excluded.cubin_hash,"
         " cubin_bytes = excluded.cubin_bytes, registers = excluded.registers, static_smem_bytes = "
         "excluded.static_smem_bytes,"
@@ -180,9 +181,9 @@ enum tern_status tern_store_build_put(struct tern_store *s, struct tern_store_bu
     if (!status)
         status = put_toolchain(s, b->nvrtc, &toolchain, err);
     if (!status)
-        status = tern_store_prepare(s, &statement, err, sql, "tiittttiiiidt", b->key, candidate, toolchain, b->format,
+        status = tern_store_prepare(s, &statement, err, sql, "tiittttiiiidtt", b->key, candidate, toolchain, b->format,
                                     b->arch, tern_outcome_name(b->outcome), b->cubin_hash, b->cubin_bytes, b->registers,
-                                    b->static_smem_bytes, b->spill_bytes, b->seconds, b->log);
+                                    b->static_smem_bytes, b->spill_bytes, b->seconds, b->log, b->op);
     if (!status)
         status = tern_store_finish(s, statement, &b->id, err);
     return tern_store_end(s, status, err);

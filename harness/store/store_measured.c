@@ -36,13 +36,14 @@ static const char TRIALS_SQL[] =
 
 /* Only if the newest build of the candidate was refused. */
 static const char REFUSED_SQL[] =
-    "SELECT format, '', 0, 0, 0, 'build', '', template, params, detail, outcome, 0, NULL, NULL, seconds, '', NULL FROM"
-    " (SELECT b.format, c.template, c.params, substr(coalesce(b.log, ''), 1, 500) AS detail, b.outcome, b.seconds, max(b.id)"
+    "SELECT format, op, 0, 0, 0, 'build', '', template, params, detail, outcome, 0, NULL, NULL, seconds, '', NULL FROM"
+    " (SELECT b.format, b.op, c.template, c.params, substr(coalesce(b.log, ''), 1, 500) AS detail, b.outcome, b.seconds, "
+    "max(b.id)"
     "  FROM build b JOIN candidate c ON c.id = b.candidate WHERE b.arch = (SELECT arch FROM device WHERE id = ?1)"
     "  AND b.format IN (SELECT p.format FROM trial t JOIN problem p ON p.id = t.problem"
     "   WHERE t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?1))"
-    "  GROUP BY b.format, c.template, c.params)"
-    " WHERE outcome != 'ok' ORDER BY format, template, params";
+    "  GROUP BY b.format, b.op, c.template, c.params)"
+    " WHERE outcome != 'ok' ORDER BY format, op, template, params";
 
 static const char BASELINES_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, NULL, "

@@ -131,8 +131,11 @@ static const char SCHEMA_3[] = "ALTER TABLE winner ADD COLUMN sustained_us REAL 
                                "ALTER TABLE winner ADD COLUMN sustained_speedup REAL CHECK (sustained_speedup IS NULL"
                                " OR (sustained_speedup > 0 AND sustained_us IS NOT NULL));";
 
+/* Builds of another type of activations. Their machine code differs, so that build_peer needs no look at it. */
+static const char SCHEMA_4[] = "ALTER TABLE build ADD COLUMN op TEXT NOT NULL DEFAULT 'linear-a16';";
+
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
-static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2, SCHEMA_3};
+static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4};
 
 static enum tern_status read_number(struct tern_store *s, const char *sql, int64_t *value, struct tern_error *err) {
     sqlite3_stmt *statement;

@@ -5,17 +5,17 @@
 
 #include <stdlib.h>
 
-enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format,
+enum tern_status tern_store_refused_each(struct tern_store *s, const char *gpu, const char *format, const char *op,
                                          void (*each)(void *user, const struct tern_store_build *b), void *user,
                                          struct tern_error *err) {
     static const char sql[] =
         "SELECT c.template, c.params, b.outcome, b.registers, b.static_smem_bytes, b.spill_bytes, b.log"
         " FROM build b JOIN candidate c ON c.id = b.candidate"
-        " WHERE b.format = ?2 AND b.outcome != 'ok' AND b.arch IN (SELECT arch FROM device WHERE gpu = ?1)"
+        " WHERE b.format = ?2 AND b.op = ?3 AND b.outcome != 'ok' AND b.arch IN (SELECT arch FROM device WHERE gpu = ?1)"
         " ORDER BY c.template, c.params";
     sqlite3_stmt *row;
     bool there = false;
-    enum tern_status status = tern_store_prepare(s, &row, err, sql, "tt", gpu, format);
+    enum tern_status status = tern_store_prepare(s, &row, err, sql, "ttt", gpu, format, op);
     if (status)
         return status;
     while (!(status = tern_store_step(s, row, &there, err)) && there) {

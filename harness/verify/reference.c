@@ -1,14 +1,14 @@
 /* Reference results in FP64 and the elementwise bound that decides right or wrong.
- * Works from canonical weights and binary16 activations only; shares no code with kernels or packers.
+ * Works from canonical weights and activations only; shares no code with kernels or packers.
  *
- * The bound. A right kernel computes v = sum_k x*w in fp32, in any order and split, and rounds v to binary16 once:
+ * The bound. A right kernel computes v = sum_k x*w in fp32, in any order and split, and rounds v once to the type of y:
  *
- *   |got - ref| <= 2^-11 |ref| + 2^-25                                rounding of the output: half an ulp, normal or
- * subnormal
+ *   |got - ref| <= u |ref| + s                                        rounding of the output: half an ulp, normal or
+ * subnormal: u = 2^-11, s = 2^-25 for binary16, 2^-8 and 2^-134 for bfloat16
  *                + 2^-23 (sqrt(K) * sum|x*w| + K/16 * |ref|)          accumulation in fp32
- *                + 2^-11 * sum|x*w|                                   TERN_ROUNDED_WEIGHTS: each weight rounded to binary16
+ *                + u * sum|x*w|                                       TERN_ROUNDED_WEIGHTS: each weight rounded to the type of x
  *
- * Accumulation. Products x * (q - z) are exact in fp32 (11 + 8 bits). Tensor cores add them 8 at a time and truncate each
+ * Accumulation. Products x * (q - z) are exact in fp32 (11 + 8 bits, 8 + 8 for bfloat16). Tensor cores add them 8 at a time and truncate each
  * time (Fasi, Higham, Mikaitis, Pranesh 2021), so K/8 steps each lose up to 2^-23 of the running sum, half of that on
  * average, all in the direction of zero. In data of random sign the running sum stays below |ref| + 4 sqrt(K) rms(x*w), and
  * the rms is about 1.25 to 1.6 times the mean of |x*w| = sum|x*w| / K. The losses are then at most K/8 * 2^-24 * (|ref|
@@ -30,7 +30,13 @@
 
 enum { TERN_DOT_LANES = 8 };
 
-#define TERN_HALF_OVERFLOW 65520.0 /* halfway to the next binade step: from here on rounding gives infinity */
+/* Of a type: unit roundoff, half the smallest step, and halfway to the next binade behind the largest number. */
+static const struct {
+    double rounding, subnormal, overflow;
+} output_types[TERN_ACTIVATION_COUNT] = {
+    [TERN_F16] = {0x1p-11, 0x1p-25, 0x1.ffep15},
+    [TERN_BF16] = {0x1p-8, 0x1p-134, 0x1.ffp127},
+};
 
 struct tern_reference_job {
     const struct tern_weights *weights;
@@ -85,28 +91,31 @@ static void reference_cols(void *opaque, int64_t begin, int64_t end) {
     free(w);
 }
 
-void tern_reference_compute(const struct tern_weights *weights, const uint16_t *x, const int64_t *rows, int64_t n_rows,
-                            const int64_t *cols, int64_t n_cols, double *ref, double *bound_scale) {
+void tern_reference_compute(const struct tern_weights *weights, enum tern_activation type, const uint16_t *x,
+                            const int64_t *rows, int64_t n_rows, const int64_t *cols, int64_t n_cols, double *ref,
+                            double *bound_scale) {
     int64_t k = weights->k;
     if (n_rows <= 0 || n_cols <= 0)
         return;
     double *wide = tern_alloc((size_t)n_rows * (size_t)k * sizeof *wide);
     for (int64_t i = 0; i < n_rows; i++)
         for (int64_t c = 0; c < k; c++)
-            wide[i * k + c] = (double)tern_half_to_float(x[rows[i] * k + c]);
+            wide[i * k + c] = tern_activation_to_double(type, x[rows[i] * k + c]);
     struct tern_reference_job job = {
         .weights = weights, .x = wide, .cols = cols, .n_rows = n_rows, .n_cols = n_cols, .ref = ref, .scale = bound_scale};
     tern_parallel_for(n_cols, 1 + 500000 / (k * n_rows), reference_cols, &job);
     free(wide);
 }
 
-void tern_reference_bound(int64_t k, enum tern_exactness exactness, struct tern_bound *bound) {
-    bound->rounding = ldexp(1.0, -11);
-    bound->subnormal = ldexp(1.0, -25);
-    bound->of_ref = ldexp((double)k / 16.0, -23);
-    bound->of_scale = ldexp(sqrt((double)k), -23);
-    if (exactness == TERN_ROUNDED_WEIGHTS)
-        bound->of_scale += ldexp(1.0, -11);
+void tern_reference_bound(const struct tern_arithmetic *arithmetic, struct tern_bound *bound) {
+    const double k = (double)arithmetic->k;
+    bound->rounding = output_types[arithmetic->type].rounding;
+    bound->subnormal = output_types[arithmetic->type].subnormal;
+    bound->overflow = output_types[arithmetic->type].overflow;
+    bound->of_ref = ldexp(k / 16.0, -23);
+    bound->of_scale = ldexp(sqrt(k), -23);
+    if (arithmetic->exactness == TERN_ROUNDED_WEIGHTS)
+        bound->of_scale += bound->rounding;
 }
 
 /* How far the fp32 sum may lie from ref, before the output is rounded. */
@@ -114,20 +123,20 @@ static double accumulation(const struct tern_bound *bound, double ref, double sc
     return bound->of_ref * fabs(ref) + bound->of_scale * scale;
 }
 
-double tern_reference_tolerance(double ref, double scale, int64_t k, enum tern_exactness exactness) {
+double tern_reference_tolerance(double ref, double scale, const struct tern_arithmetic *arithmetic) {
     struct tern_bound bound;
-    tern_reference_bound(k, exactness, &bound);
+    tern_reference_bound(arithmetic, &bound);
     return bound.rounding * fabs(ref) + bound.subnormal + accumulation(&bound, ref, scale);
 }
 
-/* Decides one element. Infinity is right only where the fp32 sum may overflow binary16, with the sign of ref; a finite value
+/* Decides one element. Infinity is right only where the fp32 sum may overflow the type of y, with the sign of ref; a finite value
  * is right only where it need not. *ratio gets |got - ref| / tolerance, 0 for a right infinity, infinite for NaN. */
 static bool element_is_right(const struct tern_bound *bound, double got, double ref, double scale, double tolerance,
                              double *ratio) {
     double slack = accumulation(bound, ref, scale);
     *ratio = INFINITY;
     if (isinf(got)) {
-        bool right = signbit(got) == signbit(ref) && fabs(ref) + slack >= TERN_HALF_OVERFLOW;
+        bool right = signbit(got) == signbit(ref) && fabs(ref) + slack >= bound->overflow;
         if (right)
             *ratio = 0;
         return right;
@@ -135,18 +144,18 @@ static bool element_is_right(const struct tern_bound *bound, double got, double 
     double error = fabs(got - ref);
     if (error / tolerance <= INFINITY)
         *ratio = error / tolerance;
-    return error <= tolerance && fabs(ref) - slack < TERN_HALF_OVERFLOW;
+    return error <= tolerance && fabs(ref) - slack < bound->overflow;
 }
 
 bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
-                            int64_t n_cols, const double *ref, const double *bound_scale, int64_t k,
-                            enum tern_exactness exactness, struct tern_mismatch *mismatch) {
+                            int64_t n_cols, const double *ref, const double *bound_scale,
+                            const struct tern_arithmetic *arithmetic, struct tern_mismatch *mismatch) {
     struct tern_bound bound;
     int64_t wrong = 0, checked = 0;
-    tern_reference_bound(k, exactness, &bound);
+    tern_reference_bound(arithmetic, &bound);
     for (int64_t i = 0; i < n_rows; i++) {
         for (int64_t j = 0; j < n_cols; j++) {
-            double value = (double)tern_half_to_float(got[rows[i] * n + cols[j]]);
+            double value = tern_activation_to_double(arithmetic->type, got[rows[i] * n + cols[j]]);
             double expected = ref[i * n_cols + j], scale = bound_scale[i * n_cols + j], ratio;
             double tolerance = bound.rounding * fabs(expected) + bound.subnormal + accumulation(&bound, expected, scale);
             checked++;

@@ -3,33 +3,43 @@
 #ifndef TERN_VERIFY_REFERENCE_H
 #define TERN_VERIFY_REFERENCE_H
 
+#include "core/activation.h"
 #include "formats/weights.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* y = sum_k x*w and scale = sum_k |x*w|, both FP64, for the listed rows of x (i) and rows of W (j):
- * ref[i*n_cols + j], bound_scale[i*n_cols + j]. x is binary16 [M][K]. Threads: as many as cores. */
-void tern_reference_compute(const struct tern_weights *weights, const uint16_t *x, const int64_t *rows, int64_t n_rows,
-                            const int64_t *cols, int64_t n_cols, double *ref, double *bound_scale);
+ * ref[i*n_cols + j], bound_scale[i*n_cols + j]. x is [M][K] of the given type. Threads: as many as cores. */
+void tern_reference_compute(const struct tern_weights *weights, enum tern_activation type, const uint16_t *x,
+                            const int64_t *rows, int64_t n_rows, const int64_t *cols, int64_t n_cols, double *ref,
+                            double *bound_scale);
 
-/* How exactly a template computes; decides the bound. */
+/* How exactly a template computes. */
 enum tern_exactness {
     TERN_EXACT_WEIGHTS,  /* scale applied in fp32: weights are exact */
-    TERN_ROUNDED_WEIGHTS /* (q - z) * scale rounded to binary16 once, as cuBLAS on dequantised weights has it */
+    TERN_ROUNDED_WEIGHTS /* (q - z) * scale rounded once to the type of x, as cuBLAS on dequantised weights has it */
 };
 
-/* |got - ref| <= tolerance(ref, scale): output rounding 2^-11 |ref| + smallest half step, plus accumulation error and, for
- * ROUNDED, 2^-11 of sum|x*w|. The formula and its reasons stand in reference.c. Also the constants for device comparison. */
-double tern_reference_tolerance(double ref, double scale, int64_t k, enum tern_exactness exactness);
+/* What decides the bound: K, the type of x and y, how exact the weights are. */
+struct tern_arithmetic {
+    int64_t k;
+    enum tern_activation type;
+    enum tern_exactness exactness;
+};
+
+/* |got - ref| <= tolerance(ref, scale): output rounding u |ref| + half the smallest step, plus accumulation error and, for
+ * ROUNDED, u of sum|x*w|; u is 2^-11 for f16, 2^-8 for bf16. The formula and its reasons stand in reference.c. */
+double tern_reference_tolerance(double ref, double scale, const struct tern_arithmetic *arithmetic);
 
 /* The tolerance as numbers, so that a device comparison can apply the same formula:
  * tolerance = rounding * |ref| + subnormal + of_ref * |ref| + of_scale * sum|x*w|. */
 struct tern_bound {
-    double rounding, subnormal; /* of the binary16 output */
+    double rounding, subnormal; /* of the output */
     double of_ref, of_scale;    /* of the fp32 accumulation and, for ROUNDED, of the weights */
+    double overflow;            /* from here on rounding the output gives infinity */
 };
-void tern_reference_bound(int64_t k, enum tern_exactness exactness, struct tern_bound *bound);
+void tern_reference_bound(const struct tern_arithmetic *arithmetic, struct tern_bound *bound);
 
 struct tern_mismatch {
     int64_t count, checked;
@@ -38,10 +48,10 @@ struct tern_mismatch {
     double worst; /* largest |got - ref| / tolerance seen; NaN counts as infinite */
 };
 
-/* Compares got (binary16, [M][N], leading dimension n) at rows x cols with ref. Written so that NaN fails; checked == 0
+/* Compares got ([M][N], leading dimension n, of the arithmetic's type) at rows x cols with ref. Written so that NaN fails; checked == 0
  * fails. Adds into *mismatch (zero it first). Returns true when nothing differed and at least one element was checked. */
 bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
-                            int64_t n_cols, const double *ref, const double *bound_scale, int64_t k,
-                            enum tern_exactness exactness, struct tern_mismatch *mismatch);
+                            int64_t n_cols, const double *ref, const double *bound_scale,
+                            const struct tern_arithmetic *arithmetic, struct tern_mismatch *mismatch);
 
 #endif

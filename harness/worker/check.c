@@ -3,7 +3,6 @@
 #include "worker/check_internal.h"
 
 #include "core/clock.h"
-#include "core/half.h"
 #include "core/str.h"
 #include "verify/guard.h"
 
@@ -13,7 +12,7 @@
 #include <string.h>
 
 /* Two poisons: NaN shows what nobody wrote, a finite one what NaN-proof code (max, comparisons) would hide. */
-#define POISON_FINITE 0x5A5A5A5Au /* 203.25 as binary16 */
+#define POISON_FINITE 0x5A5A5A5Au /* 203.25 as binary16, 1.5e16 as bfloat16 */
 
 /* The last five have a long K, for candidates that take x in pieces, split K, or come round their ring of slices. */
 const struct tern_check_shape tern_check_shapes[] = {
@@ -161,8 +160,9 @@ static void launch_once(struct check_run *run, const struct check_set *set, cons
 static void judge_reference(struct check_run *run, const struct check_set *set) {
     struct tern_check_problem *p = run->p;
     struct tern_mismatch *mismatch = &run->result->mismatch;
+    const struct tern_arithmetic arithmetic = {p->shape.k, p->type, run->exactness};
     if (tern_reference_compare(p->got, p->shape.n, p->rows, p->shape.m, p->cols, p->shape.n, set->ref, set->bound_scale,
-                               p->shape.k, run->exactness, mismatch)) {
+                               &arithmetic, mismatch)) {
         return;
     }
     int64_t unwritten = tern_guard_count_poison(p->got, p->shape.m * p->shape.n);
@@ -185,24 +185,24 @@ static void judge_repeat(struct check_run *run) {
             bool unwritten = p->got[i] == (uint16_t)POISON_FINITE;
             fail(run, unwritten ? TERN_OUTCOME_WRONG : TERN_OUTCOME_NONDET,
                  "second run differs at row %lld, column %lld: %.8g, then %.8g%s", (long long)(i / p->shape.n),
-                 (long long)(i % p->shape.n), (double)tern_half_to_float(p->first[i]), (double)tern_half_to_float(p->got[i]),
-                 unwritten ? " (the poison)" : "");
+                 (long long)(i % p->shape.n), tern_activation_to_double(p->type, p->first[i]),
+                 tern_activation_to_double(p->type, p->got[i]), unwritten ? " (the poison)" : "");
             return;
         }
     }
 }
 
-/* y[i][j] is the single weight W[j][hot[i]], rounded to binary16 once: exact for every template. */
+/* y[i][j] is the single weight W[j][hot[i]], rounded once to the type of y: exact for every template. */
 static void judge_one_hot(struct check_run *run) {
     struct tern_check_problem *p = run->p;
     for (int64_t i = 0; i < p->shape.m; i++) {
         for (int64_t j = 0; j < p->shape.n; j++) {
             double weight = tern_weights_value(&p->sets[0].weights, j, p->hot[i]);
-            float expected = tern_half_to_float(tern_half_from_double(weight));
-            float got = tern_half_to_float(p->got[i * p->shape.n + j]);
+            double expected = tern_activation_to_double(p->type, tern_activation_from_double(p->type, weight));
+            double got = tern_activation_to_double(p->type, p->got[i * p->shape.n + j]);
             if (!(got == expected)) {
                 fail(run, TERN_OUTCOME_WRONG, "one-hot x reads weight W[%lld][%lld] as %.8g, expected %.8g", (long long)j,
-                     (long long)p->hot[i], (double)got, (double)expected);
+                     (long long)p->hot[i], got, expected);
                 return;
             }
         }
@@ -270,7 +270,7 @@ enum tern_status tern_check_run(struct tern_check_problem *p, const struct tern_
     *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
     struct check_run run = {.p = p, .candidate = candidate, .function = function, .sms = sms, .result = result, .err = err};
     run.exactness = tern_check_exactness(candidate);
-    struct tern_problem_shape shape = {.format = &p->format, .m = p->shape.m, .n = p->shape.n, .k = p->shape.k};
+    struct tern_problem_shape shape = {&p->format, p->shape.m, p->shape.n, p->shape.k, p->type};
     struct tern_error local = {0};
     if (tern_candidate_geometry(candidate, &shape, sms, &run.geometry, &local) != TERN_OK) {
         fail(&run, TERN_OUTCOME_INVALID, "%s", local.text);

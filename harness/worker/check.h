@@ -26,14 +26,15 @@ extern const size_t tern_check_shape_count;
 bool tern_check_shape_fits(const struct tern_check_shape *shape, const struct tern_format *format,
                            const struct tern_template *t);
 
-struct tern_check_problem; /* host data and device buffers of one (format, layout, shape) */
+struct tern_check_problem; /* host data and device buffers of one (format, type of x and y, layout, shape) */
 
 /* Takes two sets of weights, `given` or (NULL) random ones from `seed` and a second seed; packs and uploads them, computes references for every
  * element. The problem belongs to this context; free it before the context closes. */
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
-                                           const struct tern_format *format, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
-                                           struct tern_check_problem **problem, struct tern_error *err);
+                                           const struct tern_format *format, enum tern_activation type,
+                                           const struct tern_layout *layout, const struct tern_check_shape *shape,
+                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
+                                           struct tern_error *err);
 void tern_check_problem_free(struct tern_check_problem *problem);
 
 struct tern_check_result {
@@ -53,11 +54,11 @@ struct tern_check_result {
 enum tern_status tern_check_run(struct tern_check_problem *problem, const struct tern_candidate *candidate, void *function,
                                 int64_t sms, struct tern_check_result *result, struct tern_error *err);
 
-/* A bench keeps the check problems of one (format, layout, seed) for every standard shape, made when first needed. */
+/* A bench keeps the check problems of one (format, type of x and y, layout, seed) for every standard shape, made when first needed. */
 struct tern_check_bench;
 struct tern_check_bench *tern_check_bench_create(const struct tern_backend *backend, void *context,
-                                                 const struct tern_format *format, const struct tern_layout *layout,
-                                                 uint64_t seed);
+                                                 const struct tern_format *format, enum tern_activation type,
+                                                 const struct tern_layout *layout, uint64_t seed);
 void tern_check_bench_free(struct tern_check_bench *bench);
 /* Loads the image (cubin, or path of a shared object) and checks it on up to max_shapes (0: all) standard shapes for which
  * valid() of the template holds on `gpu` (NULL: not asked); stops at the first that is not OK; detail then starts with the
@@ -76,7 +77,7 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
 /* The problem's M and K with few columns, so that a check stays cheap. */
 struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k);
 
-/* Whether the candidate's weights are exact or rounded to binary16 once: the template's word, or ROUND_WEIGHTS=1. */
+/* Whether the candidate's weights are exact or rounded once: the template's word, or ROUND_WEIGHTS=1. */
 enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate);
 
 #endif

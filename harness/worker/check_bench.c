@@ -1,4 +1,4 @@
-/* Check benches: the problems of every standard shape for one format and layout, and the check of a candidate on them. */
+/* Check benches: the problems of every standard shape for one format, type of activations and layout, and the check of a candidate on them. */
 #include "worker/check.h"
 
 #include "core/str.h"
@@ -9,6 +9,7 @@ struct tern_check_bench {
     const struct tern_backend *backend;
     void *context;
     struct tern_format format;
+    enum tern_activation type;
     const struct tern_layout *layout;
     uint64_t seed;
     struct tern_check_problem **problems; /* by shape; NULL until needed; the last is that of `own` */
@@ -16,11 +17,11 @@ struct tern_check_bench {
 };
 
 struct tern_check_bench *tern_check_bench_create(const struct tern_backend *backend, void *context,
-                                                 const struct tern_format *format, const struct tern_layout *layout,
-                                                 uint64_t seed) {
+                                                 const struct tern_format *format, enum tern_activation type,
+                                                 const struct tern_layout *layout, uint64_t seed) {
     struct tern_check_bench *bench = tern_alloc_zero(1, sizeof *bench);
-    *bench =
-        (struct tern_check_bench){.backend = backend, .context = context, .format = *format, .layout = layout, .seed = seed};
+    *bench = (struct tern_check_bench){
+        .backend = backend, .context = context, .format = *format, .type = type, .layout = layout, .seed = seed};
     bench->problems = tern_alloc_zero(tern_check_shape_count + 1, sizeof(struct tern_check_problem *));
     return bench;
 }
@@ -45,7 +46,7 @@ static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape
                                     struct tern_error *err) {
     enum tern_status status = TERN_OK;
     if (bench->problems[shape] == NULL) {
-        status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout,
+        status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type, bench->layout,
                                            shape_at(bench, shape), bench->seed, NULL, &bench->problems[shape], err);
     }
     *problem = bench->problems[shape];
@@ -62,7 +63,7 @@ struct choice {
 static enum tern_status consider(const struct tern_check_bench *bench, const struct tern_candidate *candidate, int64_t sms,
                                  const struct tern_gpu *gpu, size_t i, struct choice *c, struct tern_error *err) {
     const struct tern_check_shape *s = shape_at(bench, i);
-    const struct tern_problem_shape shape = {.format = &bench->format, .m = s->m, .n = s->n, .k = s->k};
+    const struct tern_problem_shape shape = {&bench->format, s->m, s->n, s->k, bench->type};
     struct tern_geometry geometry;
     struct tern_error local;
     bool valid = true;
@@ -204,7 +205,7 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
                                  struct tern_weights weights[2], struct tern_check_result *result, bool *checked,
                                  struct tern_error *err) {
     const struct tern_check_shape own = {m, weights[0].n, weights[0].k};
-    const struct tern_problem_shape shape = {.format = &bench->format, .m = own.m, .n = own.n, .k = own.k};
+    const struct tern_problem_shape shape = {&bench->format, own.m, own.n, own.k, bench->type};
     struct tern_check_problem *problem = NULL;
     struct tern_geometry geometry;
     struct tern_error local;
@@ -217,8 +218,8 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
     if (status != TERN_OK || !valid || tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) != TERN_OK) {
         return status;
     }
-    status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->layout, &own, bench->seed,
-                                       weights, &problem, err);
+    status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type, bench->layout, &own,
+                                       bench->seed, weights, &problem, err);
     if (status == TERN_OK) {
         status = check_once(bench, candidate, image, image_bytes, sms, problem, geometry.smem_bytes, result, err);
         *checked = true;

@@ -28,6 +28,7 @@ struct tern_check_problem {
     const struct tern_backend *backend;
     void *context;
     struct tern_format format;
+    enum tern_activation type; /* of x and y */
     struct tern_check_shape shape;
     int64_t *rows, *cols; /* 0..M-1 and 0..N-1 */
     struct check_set sets[2];

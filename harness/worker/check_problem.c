@@ -1,7 +1,6 @@
 /* Check problems: weights, activations, FP64 references and guarded device buffers of one format, layout and shape. */
 #include "worker/check_internal.h"
 
-#include "core/half.h"
 #include "core/random.h"
 #include "core/str.h"
 #include "verify/guard.h"
@@ -124,8 +123,8 @@ static enum tern_status create_set(struct tern_check_problem *p, struct check_se
     set->x = tern_alloc((size_t)(m * k) * sizeof *set->x);
     set->ref = tern_alloc((size_t)(m * n) * sizeof *set->ref);
     set->bound_scale = tern_alloc((size_t)(m * n) * sizeof *set->bound_scale);
-    tern_activations_random(m, k, seed, set->x);
-    tern_reference_compute(&set->weights, set->x, p->rows, m, p->cols, n, set->ref, set->bound_scale);
+    tern_activations_random(p->type, m, k, seed, set->x);
+    tern_reference_compute(&set->weights, p->type, set->x, p->rows, m, p->cols, n, set->ref, set->bound_scale);
     const int64_t bytes[CHECK_INPUTS] = {set->packed.code_bytes, set->packed.scale_bytes, set->packed.zero_bytes,
                                          m * k * (int64_t)sizeof *set->x};
     for (int i = 0; i < CHECK_INPUTS && status == TERN_OK; i++) {
@@ -167,7 +166,7 @@ static enum tern_status create_one_hot(struct tern_check_problem *p, uint64_t se
     p->hot = tern_alloc((size_t)m * sizeof *p->hot);
     for (int64_t i = 0; i < m; i++) {
         p->hot[i] = interesting_column(m >= 12 ? i : (start + i) % 12, k, group, &random);
-        p->one_hot[i * k + p->hot[i]] = tern_half_from_double(1.0);
+        p->one_hot[i * k + p->hot[i]] = tern_activation_from_double(p->type, 1.0);
     }
     return check_buffer_reserve(p, &p->one_hot_buffer, m * k * (int64_t)sizeof *p->one_hot, seed + 5, err);
 }
@@ -194,13 +193,15 @@ static int64_t *count_up(int64_t count) {
 }
 
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
-                                           const struct tern_format *format, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
-                                           struct tern_check_problem **problem, struct tern_error *err) {
+                                           const struct tern_format *format, enum tern_activation type,
+                                           const struct tern_layout *layout, const struct tern_check_shape *shape,
+                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
+                                           struct tern_error *err) {
     struct tern_check_problem *p = tern_alloc_zero(1, sizeof *p);
     p->backend = backend;
     p->context = context;
     p->format = *format;
+    p->type = type;
     p->shape = *shape;
     p->rows = count_up(shape->m);
     p->cols = count_up(shape->n);

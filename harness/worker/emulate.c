@@ -23,6 +23,7 @@ struct emulation {
     struct tern_gpu
         gpu; /* the planned GPU; its number of multiprocessors is the emulator's, so that persistent grids loop */
     struct tern_format format;
+    enum tern_activation type; /* of x and y */
     struct tern_candidate candidate;
     char object[1100];
 };
@@ -37,6 +38,8 @@ static enum tern_status describe(const json_t *request, struct emulation *e, str
         status = tern_gpu_load(tern_message_text(request, "gpu"), &e->gpu, err);
     if (status == TERN_OK)
         status = tern_format_parse(tern_message_text(request, "format"), &e->format, err);
+    if (status == TERN_OK)
+        status = tern_activation_parse(tern_message_text(request, "activations"), &e->type, err);
     if (status == TERN_OK)
         status = tern_candidate_parse(&e->tmpl, tern_message_text(request, "params"), &e->candidate, err);
     tern_str_format(dir, sizeof dir, "%s/emu", tern_message_text(request, "cache"));
@@ -87,8 +90,9 @@ static enum tern_status check(const json_t *request, struct emulation *e, struct
         return status;
     status = backend->info(context, &info, err);
     e->gpu.sms = info.sms;
-    struct tern_check_bench *bench = tern_check_bench_create(backend, context, &e->format, tern_layout_find(e->tmpl.layout),
-                                                             (uint64_t)tern_message_int(request, "seed", 1));
+    struct tern_check_bench *bench =
+        tern_check_bench_create(backend, context, &e->format, e->type, tern_layout_find(e->tmpl.layout),
+                                (uint64_t)tern_message_int(request, "seed", 1));
     int64_t shapes = 0;
     struct tern_check_shape own =
         tern_check_own_shape(tern_message_int(request, "m", 1), tern_message_int(request, "k", 128));

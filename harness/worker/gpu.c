@@ -36,10 +36,11 @@ static json_t *prepare(struct gpu_session *s, const json_t *request) {
                      (json_int_t)s->layer.packs[0].stride);
 }
 
-/* What the compiler must make for the formats of a run. A failure shows when it is needed. */
+/* What the compiler must make for the formats of a run, and its type of activations. A failure shows when it is needed. */
 struct ahead {
     struct gpu_session *session;
     const json_t *formats;
+    enum tern_activation type;
 };
 
 static void *build_ahead(void *user) {
@@ -52,7 +53,7 @@ static void *build_ahead(void *user) {
         return NULL;
     json_array_foreach(a->formats, i, name) {
         if (tern_format_parse(json_string_value(name), &format, &err) == TERN_OK)
-            (void)tern_fixed_build(a->session->fixed, &format, &err);
+            (void)tern_fixed_build(a->session->fixed, &format, a->type, &err);
     }
     return NULL;
 }
@@ -63,6 +64,8 @@ static json_t *settle(struct gpu_session *s, const json_t *request) {
     struct tern_clocks clocks;
     struct ahead a = {.session = s, .formats = json_object_get(request, "formats")};
     pthread_t thread;
+    if (tern_activation_parse(tern_message_text(request, "activations"), &a.type, &err) != TERN_OK)
+        return tern_reply_error(&err);
     bool beside = pthread_create(&thread, NULL, build_ahead, &a) == 0;
     enum tern_status status = tern_cuda_settle(s->context, tern_message_real(request, "seconds", 3.0), &err);
     if (beside)

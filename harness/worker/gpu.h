@@ -3,8 +3,8 @@
  * {"do": "count"}: answers {"devices"}, how many the driver shows; opens none.
  * {"do": "hello", "device", "cache", "probe"}: opens the device, and proves with the control kernel that it computes if
  * `probe` is true; answers its facts (name, uuid, driver, cc, sms, l2_bytes, ...).
- * {"do": "prepare", "format", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
- * cold, activations, FP64 reference on the device, FP16 weights for the baselines; answers {"copies", "bytes"}.
+ * {"do": "prepare", "format", "activations", "n", "k", "m_max", "seed"}: random weights packed and copied often enough to be
+ * cold, activations, FP64 reference on the device, dense weights for the baselines; answers {"copies", "bytes"}.
  * {"do": "trial", "template", "params", "format", "cubin", "m", "n", "k", "expected_us", "best_us", "check", "cool"}: if `check`, first the candidate
  * on small odd shapes against the host's FP64; verifies on the prepared problem, times (if `cool`, on a rested device), verifies
  * again; answers
@@ -17,8 +17,8 @@
  *     {"entries": [{"outcome", "detail", "samples", "loaded"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "loaded_mhz", "throttle",
  * "others", "gpu_seconds"}.
  * {"do": "control"}: proves that the device computes right; answers {"read_us", "burst_us"} (measure/control.h).
- * {"do": "settle", "seconds", "formats"}: load until the clocks settle; meanwhile the host compiles what layers of these
- * formats will need; answers {"sm_mhz"}.
+ * {"do": "settle", "seconds", "formats", "activations"}: load until the clocks settle; meanwhile the host compiles what layers of
+ * these formats will need; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).
  * Every answer holds "busy_seconds", what replays took since the last one by the device's events, "rest_seconds" before cool

@@ -9,17 +9,21 @@
 
 #define CHECK_SHAPES 5 /* cheapest of the odd shapes that the candidate serves */
 
+/* Of the type of the prepared layer's activations. */
 static struct tern_check_bench *find_bench(struct gpu_session *s, const struct tern_format *format, const char *layout) {
+    const enum tern_activation type = s->layer.type;
     for (size_t i = 0; i < s->bench_count; i++)
-        if (strcmp(s->benches[i].format, format->name) == 0 && strcmp(tern_layout_name(s->benches[i].layout), layout) == 0)
+        if (strcmp(s->benches[i].format, format->name) == 0 && s->benches[i].type == type &&
+            strcmp(tern_layout_name(s->benches[i].layout), layout) == 0)
             return s->benches[i].bench;
     const struct tern_layout *found = tern_layout_find(layout);
     if (s->bench_count == GPU_MAX_BENCHES || !found)
         return NULL;
     struct gpu_bench *made = &s->benches[s->bench_count++];
     tern_str_copy(made->format, sizeof made->format, format->name);
+    made->type = type;
     made->layout = found;
-    made->bench = tern_check_bench_create(s->backend, s->context, format, found, (uint64_t)s->seed);
+    made->bench = tern_check_bench_create(s->backend, s->context, format, type, found, (uint64_t)s->seed);
     return made->bench;
 }
 

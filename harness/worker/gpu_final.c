@@ -103,7 +103,7 @@ static enum tern_status capture_dequant(struct final *f, struct tern_error *err)
     for (; status == TERN_OK && count < gpu_graph_launches(f->s, pack->stride, pack->copies, f->m, 100.0); count++) {
         struct tern_args args = gpu_layer_args(f->s, pack, f->m, count % pack->copies);
         args.y = f->scratch;
-        status = tern_fixed_dequantise(f->s->fixed, &l->weights.format, &args, &before[count], err);
+        status = tern_fixed_dequantise(f->s->fixed, &l->weights.format, l->type, &args, &before[count], err);
     }
     if (status == TERN_OK)
         status = tern_gemm_capture_after(f->s->context, f->gemm, f->best, before, count, l->inputs[0].x, f->scratch, l->y.at,
@@ -113,8 +113,9 @@ static enum tern_status capture_dequant(struct final *f, struct tern_error *err)
 
 static enum tern_status load_baselines(struct final *f, struct tern_error *err) {
     double best_us = (double)INFINITY;
+    const struct tern_weights *w = &f->s->layer.weights;
     enum tern_status status =
-        tern_gemm_open(f->s->context, f->m, f->s->layer.weights.n, f->s->layer.weights.k, &f->gemm, &f->algorithms, err);
+        tern_gemm_open(f->s->context, f->s->layer.type, f->m, w->n, w->k, &f->gemm, &f->algorithms, err);
     for (int i = 0; i < f->algorithms && i < MAX_ALGORITHMS && status == TERN_OK; i++) {
         double us = algorithm_us(f, i);
         if (us < best_us) {

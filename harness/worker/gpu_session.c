@@ -220,7 +220,8 @@ static enum tern_status make_references(struct gpu_session *s, struct tern_error
                                              .n = w->n,
                                              .k = w->k,
                                              .group_size = tern_format_group_size(&w->format, w->k),
-                                             .zero = w->format.zero};
+                                             .zero = w->format.zero,
+                                             .bf16 = l->type == TERN_BF16};
     for (size_t i = 0; i < GPU_INPUTS && status == TERN_OK; i++)
         status = reference_of(s, &l->inputs[i], args, err);
     if (status == TERN_OK)
@@ -249,7 +250,7 @@ struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pa
                               .multiprocessors = s->info.sms};
 }
 
-/* FP16 weights for the baselines: the values of the packed weights, rounded once, in enough copies to be cold. */
+/* Dense weights for the baselines: the values of the packed weights, rounded once, in enough copies to be cold. */
 static enum tern_status make_dense(struct gpu_session *s, struct tern_error *err) {
     struct gpu_layer *l = &s->layer;
     size_t bytes = (size_t)l->weights.n * (size_t)l->weights.k * 2;
@@ -262,7 +263,7 @@ static enum tern_status make_dense(struct gpu_session *s, struct tern_error *err
     if (status == TERN_OK) {
         struct tern_args args = gpu_layer_args(s, pack, 1, 0);
         args.y = l->dense;
-        status = tern_fixed_dequantise(s->fixed, &l->weights.format, &args, &launch, err);
+        status = tern_fixed_dequantise(s->fixed, &l->weights.format, l->type, &args, &launch, err);
     }
     if (status == TERN_OK)
         status = s->backend->launch(s->context, &launch, err);
@@ -276,7 +277,7 @@ static enum tern_status make_activations(struct gpu_session *s, struct tern_erro
     struct gpu_layer *l = &s->layer;
     size_t count = (size_t)l->m_max * (size_t)l->weights.k;
     uint16_t *x = tern_alloc(count * 2);
-    tern_activations_random(l->m_max, l->weights.k, (uint64_t)s->seed, x);
+    tern_activations_random(l->type, l->m_max, l->weights.k, (uint64_t)s->seed, x);
     enum tern_status status = upload_new(s, x, count * 2, &l->inputs[0].x, err);
     for (size_t i = 0; i < count / 2; i++) {
         uint16_t swapped = x[i];
@@ -296,6 +297,8 @@ enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *reques
     s->seed = tern_message_int(request, "seed", 1);
     l->m_max = tern_message_int(request, "m_max", 1);
     enum tern_status status = tern_format_parse(tern_message_text(request, "format"), &format, err);
+    if (status == TERN_OK)
+        status = tern_activation_parse(tern_message_text(request, "activations"), &l->type, err);
     if (status == TERN_OK && tern_real_weights_asked(request))
         status = tern_real_weights(request, &format, 0, 0, &l->weights, err);
     else if (status == TERN_OK)
@@ -357,7 +360,7 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
                                  struct tern_error *err) {
     const struct gpu_layer *l = &s->layer;
     memset(kernel, 0, sizeof *kernel);
-    const struct tern_problem_shape shape = {.format = &l->weights.format, .m = m, .n = l->weights.n, .k = l->weights.k};
+    const struct tern_problem_shape shape = {&l->weights.format, m, l->weights.n, l->weights.k, l->type};
     enum tern_status status = gpu_candidate(s, request, &kernel->candidate, err);
     if (status == TERN_OK)
         status = tern_candidate_geometry(&kernel->candidate, &shape, s->info.sms, &kernel->geometry, err);
@@ -367,7 +370,7 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
         status = ensure_workspace(s, kernel->geometry.workspace_bytes, err);
     if (status == TERN_OK)
         status = load_module(s, tern_message_text(request, "cubin"), kernel, err);
-    kernel->rounded = tern_check_exactness(&kernel->candidate) == TERN_ROUNDED_WEIGHTS;
+    kernel->exactness = tern_check_exactness(&kernel->candidate);
     return status;
 }
 

@@ -44,23 +44,25 @@ struct gpu_pack {
     int64_t stride, scale_at, zero_at; /* bytes */
 };
 
-/* One (format, N, K): weights, x, y, FP64 reference; packed when a candidate of a layout first comes. */
+/* One (format, type of x and y, N, K): weights, x, y, FP64 reference; packed when a candidate of a layout first comes. */
 struct gpu_layer {
     bool ready;
     struct tern_weights weights; /* canonical, on the host */
+    enum tern_activation type;   /* of x and y */
     int64_t m_max;
     struct gpu_pack packs[GPU_MAX_PACKS];
     struct gpu_checksum checksums[GPU_MAX_PACKS]; /* by pack */
     size_t pack_count;
     struct gpu_input inputs[GPU_INPUTS]; /* the first is timed */
     struct gpu_guarded y, workspace;     /* workspace grows on demand */
-    void *dense;                         /* FP16 weights for the baselines: dense_copies * N*K, cold as well */
+    void *dense;                         /* weights of that type for the baselines: dense_copies * N*K, cold as well */
     size_t dense_copies;
 };
 
-/* Check problems of one (format, layout), kept for the hundreds of candidates that share them. */
+/* Check problems of one (format, type of x and y, layout), kept for the hundreds of candidates that share them. */
 struct gpu_bench {
     char format[40];
+    enum tern_activation type;
     const struct tern_layout *layout;
     struct tern_check_bench *bench;
 };
@@ -91,7 +93,7 @@ struct gpu_kernel {
     const struct gpu_pack *pack;
     void *module, *function;
     struct tern_geometry geometry;
-    bool rounded; /* weights are rounded to binary16 (verify/reference.h) */
+    enum tern_exactness exactness; /* of the weights (verify/reference.h) */
 };
 
 enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err);

@@ -1,6 +1,7 @@
 /* Reading and writing of recorded runs. See recording.h. */
 #include "worker/recording.h"
 
+#include "core/activation.h"
 #include "core/file.h"
 #include "worker/message.h"
 #include "worker/recording_t4.h"
@@ -40,14 +41,20 @@ static void problem_key(char *out, size_t size, const char *what, const struct t
                         const char *params) {
     char words[272];
     sorted(params, words, sizeof words);
-    tern_str_format(out, size, "%s|%s|%lld|%lld|%lld|%s|%s", what, p->format, (long long)p->n, (long long)p->k,
+    tern_str_format(out, size, "%s|%s|%s|%lld|%lld|%lld|%s|%s", what, p->op, p->format, (long long)p->n, (long long)p->k,
                     (long long)p->m, name, words);
 }
 
-static void check_key(char *out, size_t size, const char *format, const char *tmpl, const char *params) {
+static void check_key(char *out, size_t size, const char *format, const char *op, const char *tmpl, const char *params) {
     char words[272];
     sorted(params, words, sizeof words);
-    tern_str_format(out, size, "check|%s|%s|%s", format, tmpl, words);
+    tern_str_format(out, size, "check|%s|%s|%s|%s", op, format, tmpl, words);
+}
+
+/* Of a line; those of old recordings and of refused builds name none. */
+static const char *op_of(const json_t *line) {
+    const char *op = tern_message_text(line, "op");
+    return op[0] ? op : tern_activation_op(TERN_F16);
 }
 
 /* The stages of a trial on a real problem. */
@@ -62,10 +69,11 @@ static bool file_line(struct tern_recording *r, json_t *line) {
     const struct tern_recorded_problem p = {.format = tern_message_text(line, "format"),
                                             .n = tern_message_int(line, "n", 0),
                                             .k = tern_message_int(line, "k", 0),
-                                            .m = tern_message_int(line, "m", 0)};
+                                            .m = tern_message_int(line, "m", 0),
+                                            .op = op_of(line)};
     bool problem = p.format[0] && p.n > 0 && p.k > 0 && p.m > 0;
     if (strcmp(what, "check") == 0 && p.format[0] && tmpl[0])
-        check_key(key, sizeof key, p.format, tmpl, tern_message_text(line, "params"));
+        check_key(key, sizeof key, p.format, p.op, tmpl, tern_message_text(line, "params"));
     else if (is_timed(what) && problem && tmpl[0])
         problem_key(key, sizeof key, what, &p, tmpl, tern_message_text(line, "params"));
     else if (strcmp(what, "baseline") == 0 && problem && tern_message_text(line, "kind")[0])
@@ -82,10 +90,10 @@ const json_t *tern_recording_trial(const struct tern_recording *r, const char *w
     return json_object_get(r->lines, key);
 }
 
-const json_t *tern_recording_check(const struct tern_recording *r, const char *format, const char *tmpl,
+const json_t *tern_recording_check(const struct tern_recording *r, const char *format, const char *op, const char *tmpl,
                                    const char *params) {
     char key[512];
-    check_key(key, sizeof key, format, tmpl, params);
+    check_key(key, sizeof key, format, op, tmpl, params);
     return json_object_get(r->lines, key);
 }
 
@@ -200,10 +208,10 @@ static enum tern_status read_lines(struct tern_recording *r, const char *path, c
 static void imply_check(struct tern_recording *r, const json_t *line) {
     const char *format = tern_message_text(line, "format"), *tmpl = tern_message_text(line, "template");
     const char *params = tern_message_text(line, "params");
-    if (strcmp(tern_message_text(line, "what"), "screen") != 0 || tern_recording_check(r, format, tmpl, params))
+    if (strcmp(tern_message_text(line, "what"), "screen") != 0 || tern_recording_check(r, format, op_of(line), tmpl, params))
         return;
-    json_t *check = json_pack("{s:s, s:s, s:s, s:s, s:s}", "what", "check", "format", format, "template", tmpl, "params",
-                              params, "outcome", "ok");
+    json_t *check = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "what", "check", "format", format, "op", op_of(line),
+                              "template", tmpl, "params", params, "outcome", "ok");
     file_line(r, check);
     json_decref(check);
 }

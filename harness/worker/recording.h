@@ -24,6 +24,7 @@ struct tern_recording {
 struct tern_recorded_problem {
     const char *format;
     int64_t n, k, m;
+    const char *op; /* lines without one are of linear-a16 */
 };
 
 /* TERN_USAGE when there is no such file; TERN_INTERNAL for one that is empty, truncated, damaged, foreign or of another
@@ -34,8 +35,9 @@ void tern_recording_free(struct tern_recording *r);
 /* NULL when nothing was recorded. what: "screen", "final" or "sustained". */
 const json_t *tern_recording_trial(const struct tern_recording *r, const char *what, const struct tern_recorded_problem *p,
                                    const char *tmpl, const char *params);
-/* Check on small shapes: one line serves every problem of the format. */
-const json_t *tern_recording_check(const struct tern_recording *r, const char *format, const char *tmpl, const char *params);
+/* Check on small shapes: one line serves every problem of the format and op. */
+const json_t *tern_recording_check(const struct tern_recording *r, const char *format, const char *op, const char *tmpl,
+                                   const char *params);
 /* kind: a baseline's name, such as "cublaslt-default". */
 const json_t *tern_recording_baseline(const struct tern_recording *r, const struct tern_recorded_problem *p,
                                       const char *kind);

@@ -1,6 +1,7 @@
 /* Replay worker: one request after the other, answered from a recording. See replay.h. */
 #include "worker/replay.h"
 
+#include "core/activation.h"
 #include "core/str.h"
 #include "worker/process.h"
 #include "worker/recording.h"
@@ -14,6 +15,7 @@ struct replay {
     struct tern_faults faults;
     bool open;
     char format[40]; /* of the prepared layer; "" before */
+    enum tern_activation type;
     int64_t n, k;
 };
 
@@ -43,6 +45,9 @@ static json_t *hello(struct replay *r, const json_t *request) {
 }
 
 static json_t *prepare(struct replay *r, const json_t *request) {
+    struct tern_error err;
+    if (tern_activation_parse(tern_message_text(request, "activations"), &r->type, &err) != TERN_OK)
+        return tern_reply_error(&err);
     tern_str_copy(r->format, sizeof r->format, tern_message_text(request, "format"));
     r->n = tern_message_int(request, "n", 0);
     r->k = tern_message_int(request, "k", 0);
@@ -65,7 +70,8 @@ static json_t *recorded(const json_t *line) {
 }
 
 static struct tern_recorded_problem problem_of(const struct replay *r, const json_t *request) {
-    return (struct tern_recorded_problem){.format = r->format, .n = r->n, .k = r->k, .m = tern_message_int(request, "m", 0)};
+    return (struct tern_recorded_problem){r->format, r->n, r->k, tern_message_int(request, "m", 0),
+                                          tern_activation_op(r->type)};
 }
 
 /* As a GPU worker answers: the check ahead, if it is asked for, and its outcome for both when it failed. */
@@ -74,7 +80,7 @@ static json_t *trial(const struct replay *r, const json_t *request) {
     const char *tmpl = tern_message_text(request, "template"), *params = tern_message_text(request, "params");
     json_t *check = NULL;
     if (json_is_true(json_object_get(request, "check")))
-        check = recorded(tern_recording_check(&r->recording, r->format, tmpl, params));
+        check = recorded(tern_recording_check(&r->recording, r->format, p.op, tmpl, params));
     bool fails = check && tern_reply_outcome_of(check) != TERN_OUTCOME_OK;
     json_t *reply = fails ? tern_reply_outcome(tern_reply_outcome_of(check), tern_message_text(check, "detail"))
                           : recorded(tern_recording_trial(&r->recording, "screen", &p, tmpl, params));

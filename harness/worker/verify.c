@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What stays between requests: the open device, and the bench of the last format and layout. */
+/* What stays between requests: the open device, and the bench of the last format, type of activations and layout. */
 struct verify_session {
     const struct tern_backend *backend;
     struct tern_backend cuda; /* fenced under compute-sanitizer */
@@ -32,6 +32,7 @@ struct verify_session {
 
 struct verify_job {
     struct tern_format format;
+    enum tern_activation type; /* of x and y */
     struct tern_candidate candidate;
     struct tern_compiled compiled; /* image: the cubin, or the path of the object */
     struct tern_check_result result;
@@ -77,7 +78,8 @@ static enum tern_status choose_bench(struct verify_session *s, const struct veri
                                      struct tern_error *err) {
     char key[sizeof s->bench_key];
     int64_t seed = tern_message_int(request, "seed", 1);
-    tern_str_format(key, sizeof key, "%s %s %lld", job->format.name, s->tmpl.layout, (long long)seed);
+    tern_str_format(key, sizeof key, "%s %s %s %lld", job->format.name, tern_activation_name(job->type), s->tmpl.layout,
+                    (long long)seed);
     if (s->bench != NULL && strcmp(key, s->bench_key) == 0) {
         return TERN_OK;
     }
@@ -86,7 +88,7 @@ static enum tern_status choose_bench(struct verify_session *s, const struct veri
         return tern_error_set(err, TERN_USAGE, "template %s: unknown layout '%s'", s->tmpl.name, s->tmpl.layout);
     }
     tern_check_bench_free(s->bench);
-    s->bench = tern_check_bench_create(s->backend, s->context, &job->format, layout, (uint64_t)seed);
+    s->bench = tern_check_bench_create(s->backend, s->context, &job->format, job->type, layout, (uint64_t)seed);
     tern_str_copy(s->bench_key, sizeof s->bench_key, key);
     return TERN_OK;
 }
@@ -200,6 +202,9 @@ static json_t *verify(struct verify_session *s, const json_t *request, bool *los
     }
     if (status == TERN_OK) {
         status = tern_format_parse(tern_message_text(request, "format"), &job.format, &err);
+    }
+    if (status == TERN_OK) {
+        status = tern_activation_parse(tern_message_text(request, "activations"), &job.type, &err);
     }
     if (status == TERN_OK) {
         status = tern_candidate_parse(&s->tmpl, tern_message_text(request, "params"), &job.candidate, &err);

@@ -46,11 +46,10 @@ local most = "ceil_div(N,16*max(SMS/CLUSTER_K,1))" -- row tiles of a cluster
 
 return {
     name = "imma-decode",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "decode on integer tensor cores: x as six exact 8-bit digits, codes masked and not converted",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
-    activation = "f16",
     min_cc = 80,
     m = { 1, 4 },
     layout = "frag16x128",

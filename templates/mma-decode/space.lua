@@ -69,11 +69,10 @@ end
 
 return {
     name = "mma-decode",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "decode on tensor cores: weights as the 16-row operand of mma.m16n8k16, scales on fp32 group sums",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 64 },
     layout = "frag16x128",

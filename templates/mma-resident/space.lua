@@ -49,11 +49,10 @@ end
 
 return {
     name = "mma-resident",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16, K up to 6144",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
-    activation = "f16",
     min_cc = 90,
     m = { 2, 16 },
     layout = "frag16x128",

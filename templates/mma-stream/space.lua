@@ -46,11 +46,10 @@ local most = "ceil_div(N,16*ROW_TILES*max(SMS/CLUSTER_K,1))" -- row blocks of a 
 
 return {
     name = "mma-stream",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "decode on tensor cores, few instructions ahead of the first load: M up to 8",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
-    activation = "f16",
     min_cc = 80,
     m = { 1, 8 },
     layout = "frag16x128",

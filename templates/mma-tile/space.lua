@@ -121,11 +121,10 @@ end
 
 return {
     name = "mma-tile",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "tensor cores (mma.sync), x and weights through shared memory, for M = 16 up to prefill",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 80,
     m = { 16, 1048576 },
     layout = "frag16x128",

@@ -49,11 +49,10 @@ end
 
 return {
     name = "simt-decode",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "decode on CUDA cores: codes to exact halves to fp32, fp32 fused multiply-adds, scales on group sums",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 8 },
     layout = "frag16x128",

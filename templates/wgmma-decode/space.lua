@@ -127,11 +127,10 @@ end
 
 return {
     name = "wgmma-decode",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, every warp streams its own weights: for M = 16 to 64",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 90,
     m = { 16, 64 },
     layout = "frag16x128",

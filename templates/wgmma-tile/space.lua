@@ -210,11 +210,10 @@ end
 
 return {
     name = "wgmma-tile",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, producer warps, persistent: for prefill",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 90,
     m = { 65, 1048576 },
     layout = "frag16x128",

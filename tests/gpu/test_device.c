@@ -99,7 +99,7 @@ static bool layer_open(struct gpu *g, const char *format, int64_t m, int64_t n, 
         !run(g, tern_weights_random(&l->format, n, k, 11, &l->w, &err), format, &err) ||
         !run(g, tern_layout_pack(tern_layout_find("frag16x128"), &l->w, &l->packed, &err), format, &err))
         return false;
-    tern_activations_random(m, k, 11, l->x);
+    tern_activations_random(TERN_F16, m, k, 11, l->x);
     size_t groups = (size_t)l->w.groups, outputs = (size_t)(m * n);
     l->ref = (struct tern_reference_args){.x = put(g, l->x, (size_t)(m * k) * 2),
                                           .codes = put(g, l->w.codes, (size_t)(n * k)),
@@ -142,7 +142,7 @@ static void layer_close(struct gpu *g, struct layer *l) {
 static bool dequantise(struct gpu *g, struct layer *l, struct tern_launch *launch, struct tern_error *err) {
     struct tern_args args = l->args;
     args.y = l->w16;
-    return tern_fixed_dequantise(g->fixed, &l->format, &args, launch, err) == TERN_OK &&
+    return tern_fixed_dequantise(g->fixed, &l->format, TERN_F16, &args, launch, err) == TERN_OK &&
            g->b->launch(g->context, launch, err) == TERN_OK && g->b->synchronize(g->context, err) == TERN_OK;
 }
 
@@ -175,7 +175,7 @@ static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t
         int64_t *index = tern_alloc((size_t)(m > n ? m : n) * sizeof *index);
         for (int64_t i = 0; i < (m > n ? m : n); i++)
             index[i] = i;
-        tern_reference_compute(&l.w, l.x, index, m, index, n, ref, scale);
+        tern_reference_compute(&l.w, TERN_F16, l.x, index, m, index, n, ref, scale);
         bool right = tern_fixed_reference(g->fixed, &l.ref, &err) == TERN_OK &&
                      g->b->download(g->context, got, l.ref.y_ref, count * 8, &err) == TERN_OK &&
                      g->b->download(g->context, got_scale, l.ref.bound_scale, count * 4, &err) == TERN_OK;
@@ -196,8 +196,9 @@ static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t
 
 static bool compare(struct gpu *g, const struct layer *l, struct tern_mismatch *mismatch, int64_t *poisoned,
                     struct tern_error *err) {
-    return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, l->w.k,
-                              TERN_ROUNDED_WEIGHTS, mismatch, poisoned, err) == TERN_OK;
+    const struct tern_arithmetic arithmetic = {l->w.k, TERN_F16, TERN_ROUNDED_WEIGHTS};
+    return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, &arithmetic, mismatch,
+                              poisoned, err) == TERN_OK;
 }
 
 static bool poison(struct gpu *g, const struct layer *l, struct tern_error *err) {
@@ -218,7 +219,7 @@ static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, i
     if (!layer_open(g, format, m, n, k, &l) ||
         !run(g, dequantise(g, &l, &launch, &err) ? TERN_OK : TERN_FAILED, "dequantise", &err) ||
         !run(g, tern_fixed_reference(g->fixed, &l.ref, &err), "reference", &err) ||
-        !run(g, tern_gemm_open(g->context, m, n, k, &gemm, &algorithms, &err), "cuBLASLt", &err))
+        !run(g, tern_gemm_open(g->context, TERN_F16, m, n, k, &gemm, &algorithms, &err), "cuBLASLt", &err))
         goto out;
     const void *weights[4] = {l.w16, l.w16, l.w16, l.w16};
     for (int i = 0; i < algorithms; i++) {

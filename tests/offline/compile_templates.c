@@ -35,7 +35,7 @@ static void compile_one(const struct tern_candidate *c, const struct tern_format
         status = tern_file_read(path, &kernel, &length, &err);
     if (status == TERN_OK) {
         const char *const dirs[] = {include};
-        tern_candidate_preamble(c, format, &source);
+        tern_candidate_preamble(c, format, TERN_F16, &source);
         tern_str_append_bytes(&source, kernel, length);
         status = tern_nvrtc_compile(tern_str_text(&source), path, gpu->arch, dirs, 1, c->tmpl->entry, &compiled, &err);
     }

@@ -29,7 +29,7 @@ static enum tern_status make_source(const struct tern_kernel *kernel, struct ter
     if (!status)
         status = tern_file_read(file, &text, &length, err);
     if (!status) {
-        tern_candidate_preamble(&candidate, &format, source);
+        tern_candidate_preamble(&candidate, &format, TERN_F16, source);
         tern_str_append(source, text);
     }
     free(text);

@@ -13,6 +13,7 @@ static inline enum tern_status fixture_put_build(struct tern_store *store, const
     tern_str_copy(build.template_name, sizeof build.template_name, row->template_name);
     tern_str_copy(build.template_hash, sizeof build.template_hash, row->template_hash);
     tern_str_copy(build.format, sizeof build.format, row->format);
+    tern_str_copy(build.op, sizeof build.op, row->op);
     tern_str_copy(build.params, sizeof build.params, row->params);
     tern_str_copy(build.arch, sizeof build.arch, row->arch);
     tern_str_copy(build.nvrtc, sizeof build.nvrtc, "fake");

@@ -63,6 +63,7 @@ static inline struct tern_store_build sample_build(int i) {
     struct tern_store_build b = {.template_name = "simt-decode",
                                  .template_hash = "0123456789abcdef0123456789abcdef",
                                  .format = "ternary-g128",
+                                 .op = "linear-a16",
                                  .arch = "sm_90a",
                                  .nvrtc = "13.0",
                                  .outcome = TERN_OUTCOME_OK,

@@ -13,7 +13,7 @@ static char folder[64];
 /* Source of a candidate: preamble, the example kernel for its decoder, the kernel with the bug. */
 static void make_source(const struct tern_candidate *candidate, const struct tern_format *format, struct tern_str *out) {
     static const char *const files[] = {"examples/templates/naive/kernel.cu", "tests/emulator/broken/kernel.cu"};
-    tern_candidate_preamble(candidate, format, out);
+    tern_candidate_preamble(candidate, format, TERN_F16, out);
     for (size_t i = 0; i < 2; i++) {
         struct tern_error err;
         char *text;
@@ -40,7 +40,7 @@ static void run_on(int64_t bug, const char *format_name, const struct tern_check
         fail_msg("%s %s", err.text, tern_str_text(&log));
     assert_int_equal(tern_backend_emu.open(0, &context, &err), TERN_OK);
     struct tern_check_bench *bench =
-        tern_check_bench_create(&tern_backend_emu, context, &format, tern_layout_find(broken.layout), 1);
+        tern_check_bench_create(&tern_backend_emu, context, &format, TERN_F16, tern_layout_find(broken.layout), 1);
     if (tern_check_candidate(bench, &candidate, object, strlen(object), 4, &gpu, 3, own, result, shapes, &err) != TERN_OK)
         fail_msg("%s", err.text);
     tern_check_bench_free(bench);

@@ -17,8 +17,8 @@
 
 /* A whole space.lua; a case appends keys, which override (a later key of a Lua table wins). */
 static const char good[] =
-    "return { name = 'sample', op = 'linear-a16', summary = 's', families = { 'ternary', 'gptq' }, bits = { 2, 4 },\n"
-    "activation = 'f16', min_cc = 80, m = { 1, 64 }, layout = 'frag16x128', unit = 'mma-f16', entry = 'tern_sample',\n"
+    "return { name = 'sample', ops = { 'linear-a16' }, summary = 's', families = { 'ternary', 'gptq' }, bits = { 2, 4 },\n"
+    "min_cc = 80, m = { 1, 64 }, layout = 'frag16x128', unit = 'mma-f16', entry = 'tern_sample',\n"
     "efficiency = 0.5, exact_weights = true,\n"
     "params = { { name = 'WARPS', values = { 4, 8 }, default = 8, doc = 'd' },\n"
     "           { name = 'SPLIT_K', values = { 1, 2, 4 }, default = 1, doc = 'd' } },\n"
@@ -90,7 +90,30 @@ static void a_template_loads(void **state) {
 static bool serves(const struct tern_template *t, const char *name) {
     struct tern_format format;
     assert_int_equal(tern_format_parse(name, &format, NULL), TERN_OK);
-    return tern_template_serves(t, &format);
+    return tern_template_serves(t, &format, TERN_F16);
+}
+
+/* What the template does with bfloat16 is for `ops` and `valid` to say. */
+static void types_of_activations_are_ops(void **state) {
+    struct tern_template t;
+    struct tern_error err = {0};
+    struct tern_format format;
+    bool valid = true;
+    char reason[40];
+    const struct tern_gpu gpu = {.name = "x"};
+    assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
+    assert_int_equal(
+        load(*state, "ops = { 'linear-bf16' }, valid = function(p, problem) return false, problem.activation end", &t, &err),
+        TERN_OK);
+    assert_true(tern_template_serves(&t, &format, TERN_BF16));
+    assert_false(tern_template_serves(&t, &format, TERN_F16));
+    for (int type = 0; type < TERN_ACTIVATION_COUNT; type++) {
+        const struct tern_problem_shape problem = {&format, 1, 64, 256, (enum tern_activation)type};
+        assert_int_equal(
+            tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err), TERN_OK);
+        assert_string_equal(reason, tern_activation_name((enum tern_activation)type));
+    }
+    tern_template_free(&t);
 }
 
 static void a_selection_names_what_is_unknown(void **state) {
@@ -215,7 +238,8 @@ static void bad_valid_functions_are_errors(void **state) {
 static void bad_templates_name_the_key(void **state) {
     static const char *const cases[][2] = {
         {"name = 'other'", "key 'name' must be the folder's name 'sample', not 'other'"},
-        {"op = 'linear-a17'", "key 'op' must be one of linear-a16, linear-a8; not 'linear-a17'"},
+        {"ops = { 'linear-a17' }", "key 'ops' must hold 'linear-a16' or 'linear-bf16', not 'linear-a17'"},
+        {"ops = {}", "key 'ops' must list at least one op"},
         {"families = { 'awq' }", "key 'families' must hold 'ternary' or 'gptq', not 'awq'"},
         {"bits = { 5 }", "key 'bits' must hold 2, 3, 4 or 8, not 5"},
         {"m = { 64, 1 }", "key 'm' must be {least, largest}"},
@@ -270,6 +294,7 @@ static void all_templates_load(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_template_loads, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(types_of_activations_are_ops, make_folder, remove_folder),
         cmocka_unit_test(a_selection_names_what_is_unknown),
         cmocka_unit_test_setup_teardown(formats_served_follow_family_and_bits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(valid_is_asked, make_folder, remove_folder),

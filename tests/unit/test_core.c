@@ -1,4 +1,5 @@
 /* Core: strings, errors, outcomes, half types, hashes, random numbers, results. */
+#include "core/activation.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -190,13 +191,35 @@ static void half_rounds_to_nearest_even(void **state) {
 
 static void bf16_rounds(void **state) {
     (void)state;
-    assert_int_equal(tern_bf16_from_float(1.0f), 0x3f80);
-    assert_int_equal(tern_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);            /* tie to even */
-    assert_int_equal(tern_bf16_from_float(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81); /* above the tie */
-    assert_int_equal(tern_bf16_from_float(1.0f + 0x1.8p-7f), 0x3f82);          /* tie to even, upwards */
-    assert_int_equal(tern_bf16_from_float(-3.4028234e38f), 0xff80);            /* rounds to infinity */
-    assert_true(isnan(tern_bf16_to_float(tern_bf16_from_float(NAN))));
+    assert_int_equal(tern_bf16_from_double(1.0), 0x3f80);
+    assert_int_equal(tern_bf16_from_double(1.0 + 0x1p-8), 0x3f80);           /* tie to even */
+    assert_int_equal(tern_bf16_from_double(1.0 + 0x1p-8 + 0x1p-40), 0x3f81); /* above the tie */
+    assert_int_equal(tern_bf16_from_double(1.0 + 0x1.8p-7), 0x3f82);         /* tie to even, upwards */
+    assert_int_equal(tern_bf16_from_double(-3.4028234e38), 0xff80);          /* rounds to infinity */
+    assert_int_equal(tern_bf16_from_double(0x1.fefffp127), 0x7f7f);          /* the largest */
+    assert_int_equal(tern_bf16_from_double(0x1p-133), 1);
+    assert_int_equal(tern_bf16_from_double(0x1p-134), 0); /* half a step: tie to even */
+    assert_int_equal(tern_bf16_from_double(-0x1.1p-134), 0x8001);
+    assert_true(isnan(tern_bf16_to_float(tern_bf16_from_double((double)NAN))));
     assert_true(tern_bf16_to_float(0xc040) == -3.0f);
+}
+
+static void activations_have_one_op_each(void **state) {
+    (void)state;
+    struct tern_error err = {0};
+    for (int i = 0; i < TERN_ACTIVATION_COUNT; i++) {
+        enum tern_activation parsed = TERN_ACTIVATION_COUNT, of_op = TERN_ACTIVATION_COUNT, a = (enum tern_activation)i;
+        assert_int_equal(tern_activation_parse(tern_activation_name(a), &parsed, &err), TERN_OK);
+        assert_true(tern_activation_of_op(tern_activation_op(a), &of_op));
+        assert_true(parsed == a && of_op == a);
+        assert_true(tern_activation_to_double(a, tern_activation_from_double(a, -1.5)) == -1.5);
+    }
+    enum tern_activation a;
+    assert_false(tern_activation_of_op("linear-a8", &a));
+    assert_int_equal(tern_activation_parse("fp16", &a, &err), TERN_USAGE);
+    assert_string_equal(err.text, "'fp16' is no type of activations: f16 or bf16");
+    assert_int_equal(tern_activation_from_double(TERN_BF16, 70000), 0x4789); /* no infinity, as in binary16 */
+    assert_int_equal(tern_activation_from_double(TERN_F16, 70000), 0x7C00);
 }
 
 static void hash_is_stable_and_framed(void **state) {
@@ -308,6 +331,7 @@ int main(void) {
         cmocka_unit_test(half_round_trips_all),
         cmocka_unit_test(half_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds),
+        cmocka_unit_test(activations_have_one_op_each),
         cmocka_unit_test(hash_is_stable_and_framed),
         cmocka_unit_test(random_streams_are_fixed),
         cmocka_unit_test(random_moments),

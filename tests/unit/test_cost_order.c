@@ -47,7 +47,7 @@ static double spearman(struct point *points, size_t n) {
 /* Recorded trials of one problem among today's candidates. */
 static size_t collect(const struct tern_recording *r, const struct tern_template *templates, size_t count,
                       const struct tern_problem_shape *shape, const struct tern_gpu *gpu, struct point **points) {
-    const struct tern_recorded_problem problem = {shape->format->name, shape->n, shape->k, shape->m};
+    const struct tern_recorded_problem problem = {shape->format->name, shape->n, shape->k, shape->m, "linear-a16"};
     const struct tern_resources unknown = {0};
     struct tern_error err = {0};
     size_t n = 0;

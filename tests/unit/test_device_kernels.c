@@ -92,18 +92,19 @@ static void launch(struct emulated *e, int64_t grid_x, int64_t grid_y, const str
         fail_msg("%s", err.text);
 }
 
-static void check_dequantise(const char *name, int64_t n, int64_t k) {
+static void check_dequantise(const char *name, enum tern_activation type, int64_t n, int64_t k) {
     struct tern_format format;
     struct tern_weights weights;
     struct tern_packed packed;
     struct tern_error err = {0};
     struct emulated e;
-    char macros[96];
+    char macros[128];
     assert_int_equal(tern_format_parse(name, &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, n, k, 7, &weights, &err), TERN_OK);
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &weights, &packed, &err), TERN_OK);
-    tern_str_format(macros, sizeof macros, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d", format.bits,
-                    !format.sym, format.zero);
+    tern_str_format(macros, sizeof macros,
+                    "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n#define TERN_BF16 %d", format.bits,
+                    !format.sym, format.zero, type == TERN_BF16);
     emulate(&e, "kernels/dequantise.cu", macros, NULL, "tern_dequantise");
     size_t bytes = (size_t)(n * k) * sizeof(uint16_t);
     struct tern_args args = {.codes = put(&e, packed.codes, (size_t)packed.code_bytes),
@@ -121,8 +122,8 @@ static void check_dequantise(const char *name, int64_t n, int64_t k) {
     get(&e, w, args.y, bytes);
     for (int64_t row = 0; row < n; row++)
         for (int64_t col = 0; col < k; col++)
-            if (tern_half_to_float(w[row * k + col]) !=
-                tern_half_to_float(tern_half_from_double(tern_weights_value(&weights, row, col))))
+            if (tern_activation_to_double(type, w[row * k + col]) !=
+                tern_activation_to_double(type, tern_activation_from_double(type, tern_weights_value(&weights, row, col))))
                 fail_msg("%s: weight (%d,%d) is %04x", name, (int)row, (int)col, w[row * k + col]);
     free(w);
     end(&e);
@@ -132,17 +133,19 @@ static void check_dequantise(const char *name, int64_t n, int64_t k) {
 
 static void dequantise_is_exact(void **state) {
     (void)state;
-    check_dequantise("ternary-g128", 40, 288); /* half a row tile, a quarter of a k tile, a short last group */
-    check_dequantise("gptq3-g32-asym", 24, 160);
-    check_dequantise("gptq4-g128-asym", 16, 256);
-    check_dequantise("gptq8-channel", 8, 96);
+    check_dequantise("ternary-g128", TERN_F16, 40, 288); /* half a row tile, a quarter of a k tile, a short last group */
+    check_dequantise("gptq3-g32-asym", TERN_F16, 24, 160);
+    check_dequantise("gptq4-g128-asym", TERN_F16, 16, 256);
+    check_dequantise("gptq8-channel", TERN_F16, 8, 96);
+    check_dequantise("ternary-g128", TERN_BF16, 24, 160);
+    check_dequantise("gptq8-channel-asym", TERN_BF16, 8, 96);
 }
 
 #define M 5
 #define N 72 /* more than a tile of 64 */
 #define K 96
 
-static void reference_agrees_with_the_host(void **state) {
+static void check_reference(enum tern_activation type) {
     static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
                                   " tern_reference(*(const tern_reference_args *)a.workspace); }\n";
     struct tern_format format;
@@ -153,13 +156,12 @@ static void reference_agrees_with_the_host(void **state) {
     double ref[M * N], scale[M * N], got[M * N];
     float got_scale[M * N];
     int64_t index[N];
-    (void)state;
     for (int i = 0; i < N; i++)
         index[i] = i;
     assert_int_equal(tern_format_parse("gptq4-g32-asym", &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 3, &w, &err), TERN_OK);
-    tern_activations_random(M, K, 3, x);
-    tern_reference_compute(&w, x, index, M, index, N, ref, scale);
+    tern_activations_random(type, M, K, 3, x);
+    tern_reference_compute(&w, type, x, index, M, index, N, ref, scale);
     emulate(&e, "kernels/reference.cu", "#include \"tern/abi.h\"", wrapper, "wrapped");
     struct tern_reference_args a = {.x = put(&e, x, sizeof x),
                                     .codes = put(&e, w.codes, N * K),
@@ -170,7 +172,8 @@ static void reference_agrees_with_the_host(void **state) {
                                     .m = M,
                                     .n = N,
                                     .k = K,
-                                    .group_size = 32};
+                                    .group_size = 32,
+                                    .bf16 = type == TERN_BF16};
     struct tern_args args = {.workspace = put(&e, &a, sizeof a)};
     launch(&e, 2, 1, &args);
     get(&e, got, a.y_ref, sizeof got);
@@ -183,12 +186,19 @@ static void reference_agrees_with_the_host(void **state) {
     tern_weights_free(&w);
 }
 
+static void reference_agrees_with_the_host(void **state) {
+    (void)state;
+    check_reference(TERN_F16);
+    check_reference(TERN_BF16);
+}
+
 /* Runs the comparison of y with ref; bound of exact weights, K = 1024. */
-static struct tern_compare_result compare(struct emulated *e, const uint16_t *y, const double *ref, const float *scale,
-                                          int64_t count) {
+static struct tern_compare_result compare(struct emulated *e, enum tern_activation type, const uint16_t *y,
+                                          const double *ref, const float *scale, int64_t count) {
     struct tern_bound bound;
     struct tern_compare_result result = {.first = ~0ull};
-    tern_reference_bound(1024, TERN_EXACT_WEIGHTS, &bound);
+    const struct tern_arithmetic arithmetic = {1024, type, TERN_EXACT_WEIGHTS};
+    tern_reference_bound(&arithmetic, &bound);
     struct tern_compare_args a = {.y = put(e, y, (size_t)count * sizeof *y),
                                   .y_ref = put(e, ref, (size_t)count * sizeof *ref),
                                   .bound_scale = put(e, scale, (size_t)count * sizeof *scale),
@@ -197,14 +207,16 @@ static struct tern_compare_result compare(struct emulated *e, const uint16_t *y,
                                   .rounding = bound.rounding,
                                   .subnormal = bound.subnormal,
                                   .of_ref = bound.of_ref,
-                                  .of_scale = bound.of_scale};
+                                  .of_scale = bound.of_scale,
+                                  .overflow = bound.overflow,
+                                  .bf16 = type == TERN_BF16};
     struct tern_args args = {.workspace = put(e, &a, sizeof a)};
     launch(e, 2, 1, &args);
     get(e, &result, a.result, sizeof result);
     return result;
 }
 
-static void comparison_finds_what_the_host_finds(void **state) {
+static void check_comparison(enum tern_activation type, double beyond, uint16_t infinity) {
     static const char wrapper[] = "extern \"C\" __global__ void wrapped(tern_args a) {"
                                   " tern_compare(*(const tern_compare_args *)a.workspace); }\n";
     /* The shim has the float functions only. */
@@ -216,27 +228,27 @@ static void comparison_finds_what_the_host_finds(void **state) {
     float scale[COUNT];
     int64_t row = 0, cols[COUNT];
     struct emulated e;
-    (void)state;
+    const struct tern_arithmetic arithmetic = {1024, type, TERN_EXACT_WEIGHTS};
     for (int i = 0; i < COUNT; i++) {
         cols[i] = i;
         ref[i] = (i - 600) * 0.37;
         scale[i] = (float)(fabs(ref[i]) + 8);
         wide[i] = (double)scale[i];
-        y[i] = tern_half_from_double(ref[i]);
+        y[i] = tern_activation_from_double(type, ref[i]);
     }
     emulate(&e, "kernels/compare.cu", host_maths, wrapper, "wrapped");
-    struct tern_compare_result good = compare(&e, y, ref, scale, COUNT);
+    struct tern_compare_result good = compare(&e, type, y, ref, scale, COUNT);
     assert_int_equal(good.checked, COUNT);
     assert_int_equal(good.mismatches, 0);
     assert_int_equal(good.poisoned, 0);
     assert_true(good.first == ~0ull);
-    y[1100] = 0xFFFF;                                         /* poison, a NaN */
-    y[700] = (uint16_t)(y[700] + 8);                          /* a planted error */
-    y[3] = 0x7c00;                                            /* infinity where none may be */
-    ref[9] = 70000, wide[9] = scale[9] = 7e4f, y[9] = 0x7c00; /* infinity where it is right */
-    struct tern_compare_result bad = compare(&e, y, ref, scale, COUNT);
+    y[1100] = 0xFFFF;                                                 /* poison, a NaN */
+    y[700] = (uint16_t)(y[700] + 8);                                  /* a planted error */
+    y[3] = infinity;                                                  /* infinity where none may be */
+    ref[9] = beyond, scale[9] = 7e4f, wide[9] = 7e4, y[9] = infinity; /* infinity where it is right */
+    struct tern_compare_result bad = compare(&e, type, y, ref, scale, COUNT);
     struct tern_mismatch host = {0};
-    assert_false(tern_reference_compare(y, COUNT, &row, 1, cols, COUNT, ref, wide, 1024, TERN_EXACT_WEIGHTS, &host));
+    assert_false(tern_reference_compare(y, COUNT, &row, 1, cols, COUNT, ref, wide, &arithmetic, &host));
     assert_int_equal(host.count, 3);
     assert_int_equal(bad.mismatches, host.count);
     assert_int_equal(bad.checked, COUNT);
@@ -245,6 +257,12 @@ static void comparison_finds_what_the_host_finds(void **state) {
     assert_int_equal(bad.poisoned, 1);
     assert_int_equal(bad.worst_bits, 0x7f800000);
     end(&e);
+}
+
+static void comparison_finds_what_the_host_finds(void **state) {
+    (void)state;
+    check_comparison(TERN_F16, 70000, 0x7c00);
+    check_comparison(TERN_BF16, 3.4e38, 0x7f80);
 }
 
 static uint64_t checksum(struct emulated *e, const uint64_t *words, size_t count) {

@@ -236,10 +236,10 @@ static void activations_are_normal_and_prefix_stable(void **state) {
     (void)state;
     enum { M = 200, K = 1056 };
     uint16_t *x = malloc(2 * M * K), *few = malloc(2 * 3 * K);
-    tern_activations_random(M, K, 11, x);
-    tern_activations_random(3, K, 11, few); /* small calls take the path without a table */
+    tern_activations_random(TERN_F16, M, K, 11, x);
+    tern_activations_random(TERN_F16, 3, K, 11, few); /* small calls take the path without a table */
     assert_memory_equal(x, few, 2 * 3 * K);
-    tern_activations_random(3, K, 12, few);
+    tern_activations_random(TERN_F16, 3, K, 12, few);
     assert_memory_not_equal(x, few, 2 * 3 * K);
     double sum = 0, squares = 0, fourths = 0, within = 0;
     for (int i = 0; i < M * K; i++) {

@@ -30,6 +30,7 @@ static struct tern_format format(const char *name) {
 static struct tern_template sample(void) {
     return (struct tern_template){
         .name = "sample",
+        .types = {[TERN_F16] = true},
         .families = {[TERN_FAMILY_TERNARY] = true},
         .bits = {2},
         .min_cc = 80,
@@ -58,7 +59,7 @@ static void test_enumerate(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, 4608, 3584};
+    struct tern_problem_shape p = {&f, 4, 4608, 3584, TERN_F16};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(&t, &p, &GPU, &list, &why, NULL), TERN_OK);
@@ -75,10 +76,10 @@ static void test_enumerate(void **state) {
 }
 
 /* The whole template is left out for one reason, and all its points are counted under it. */
-static void check_left_out(const struct tern_template *t, const char *name, int64_t m, const struct tern_gpu *gpu,
-                           const char *reason) {
+static void check_left_out(const struct tern_template *t, const char *name, enum tern_activation type, int64_t m,
+                           const struct tern_gpu *gpu, const char *reason) {
     struct tern_format f = format(name);
-    struct tern_problem_shape p = {&f, m, 4608, 3584};
+    struct tern_problem_shape p = {&f, m, 4608, 3584, type};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(t, &p, gpu, &list, &why, NULL), TERN_OK);
@@ -92,16 +93,20 @@ static void test_template_does_not_serve(void **state) {
     struct tern_template t = sample();
     struct tern_gpu old = GPU;
     old.cc = 75;
-    check_left_out(&t, "gptq4-g128", 4, &GPU, "gptq weights");
-    check_left_out(&t, "ternary-g128", 65, &GPU, "M outside 0..64");
-    check_left_out(&t, "ternary-g128", 4, &old, "compute capability 8.0");
+    check_left_out(&t, "gptq4-g128", TERN_F16, 4, &GPU, "gptq weights");
+    check_left_out(&t, "ternary-g128", TERN_F16, 65, &GPU, "M outside 0..64");
+    check_left_out(&t, "ternary-g128", TERN_F16, 4, &old, "compute capability 8.0");
+    check_left_out(&t, "ternary-g128", TERN_BF16, 4, &GPU, "bf16 activations are not supported");
     t.families[TERN_FAMILY_GPTQ] = true;
-    check_left_out(&t, "gptq4-g128", 4, &GPU, "4-bit weights");
+    check_left_out(&t, "gptq4-g128", TERN_F16, 4, &GPU, "4-bit weights");
+    t.types[TERN_BF16] = true;
+    t.min_cc = 75;
+    check_left_out(&t, "ternary-g128", TERN_BF16, 4, &old, "bf16 needs compute capability 8.0");
 }
 
 static void check_hardware(const struct tern_template *t, int64_t n, const char *reason, int64_t points) {
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, n, 3584};
+    struct tern_problem_shape p = {&f, 4, n, 3584, TERN_F16};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(t, &p, &GPU, &list, &why, NULL), TERN_OK);
@@ -134,7 +139,7 @@ static void test_many_reasons_are_pooled(void **state) {
     struct tern_candidates list = {0};
     struct tern_format f = format("ternary-g128");
     for (int i = 0; i < 40; i++) { /* 40 different ranges of M give 40 different reasons */
-        struct tern_problem_shape p = {&f, 100, 4608, 3584};
+        struct tern_problem_shape p = {&f, 100, 4608, 3584, TERN_F16};
         t.m_max = 10 + i;
         assert_int_equal(tern_grid_enumerate(&t, &p, &GPU, &list, &why, NULL), TERN_OK);
     }
@@ -150,7 +155,7 @@ static void test_bad_templates(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, 4608, 3584};
+    struct tern_problem_shape p = {&f, 4, 4608, 3584, TERN_F16};
     struct tern_candidates list = {0};
     struct tern_error err = {0};
     strcpy(t.block, "32*WARP");
@@ -175,7 +180,7 @@ static void test_geometry(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 33, 4600, 3584};
+    struct tern_problem_shape p = {&f, 33, 4600, 3584, TERN_F16};
     struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}};
     struct tern_geometry g;
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
@@ -227,12 +232,12 @@ static void test_text(void **state) {
     check_parse_error(&t, "", "no value");
 }
 
-static void check_preamble(const char *name, const char *expected) {
+static void check_preamble(const char *name, enum tern_activation type, const char *expected) {
     struct tern_template t = sample();
     struct tern_format f = format(name);
     struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}};
     struct tern_str out = {0};
-    tern_candidate_preamble(&c, &f, &out);
+    tern_candidate_preamble(&c, &f, type, &out);
     assert_string_equal(tern_str_text(&out), expected);
     tern_str_free(&out);
 }
@@ -240,18 +245,23 @@ static void check_preamble(const char *name, const char *expected) {
 static void test_preamble(void **state) {
     (void)state;
 #define PARAMS "constexpr int BLOCK_M = 16;\nconstexpr int WARPS = 4;\nconstexpr int SPLIT_K = 2;\n"
+#define F16    "constexpr int BF16 = 0;\n"
 #define LINE   "#line 1 \"templates/sample/kernel.cu\"\n"
-    check_preamble("ternary-g128", PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                                          "constexpr int GROUP = 128;\n" LINE);
-    check_preamble("ternary-tensor",
+    check_preamble("ternary-g128", TERN_F16,
                    PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\n" LINE);
-    check_preamble("gptq8-channel",
+                          "constexpr int GROUP = 128;\n" F16 LINE);
+    check_preamble("ternary-tensor", TERN_F16,
+                   PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
+                          "constexpr int GROUP = 0;\n" F16 LINE);
+    check_preamble("ternary-tensor", TERN_BF16,
+                   PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
+                          "constexpr int GROUP = 0;\nconstexpr int BF16 = 1;\n" LINE);
+    check_preamble("gptq8-channel", TERN_F16,
                    PARAMS "constexpr int BITS = 8;\nconstexpr int ZERO = 128;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\n" LINE);
-    check_preamble("gptq4-g64-asym",
+                          "constexpr int GROUP = 0;\n" F16 LINE);
+    check_preamble("gptq4-g64-asym", TERN_F16,
                    PARAMS "constexpr int BITS = 4;\nconstexpr int ZERO = 0;\nconstexpr int HAS_ZEROS = 1;\n"
-                          "constexpr int GROUP = 64;\n" LINE);
+                          "constexpr int GROUP = 64;\n" F16 LINE);
 }
 
 int main(void) {

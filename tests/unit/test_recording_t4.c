@@ -48,7 +48,8 @@ static void lines_come_back(void **state) {
         "{'what':'check','format':'f','op':'linear-a16','n':8,'k':16,'m':2,'policy':'small','template':'t','params':'B=2 "
         "A=1',"
         "'outcome':'ok','gpu_seconds':0.0125}",
-        "{'what':'check','format':'f','template':'t','params':'B=2 A=2','outcome':'compile','detail':'line 3: error'}",
+        "{'what':'check','format':'f','op':'linear-a16','template':'t','params':'B=2 "
+        "A=2','outcome':'compile','detail':'line 3: error'}",
         "{'what':'screen','format':'f','op':'linear-a16','n':8,'k':16,'m':2,'policy':'graph/cold','template':'t',"
         "'params':'B=2 A=1','outcome':'ok','gpu_seconds':0.05,'sm_mhz':1980,'samples':[5.421334,5.464,1234567.0,0.03]}",
         "{'what':'screen','format':'f','op':'linear-a16','n':8,'k':16,'m':2,'policy':'graph/cold','template':'t',"
@@ -69,10 +70,10 @@ static void lines_come_back(void **state) {
     tern_t4_writer_free(&w);
     CHECK_OK(tern_recording_read(f.db, &r, failure));
     assert_int_equal(json_object_size(r.lines), COUNT); /* and the check that the second screen implies */
-    const struct tern_recorded_problem p = {"f", 8, 16, 2};
+    const struct tern_recorded_problem p = {"f", 8, 16, 2, "linear-a16"};
     const json_t *got[COUNT] = {r.device,
-                                tern_recording_check(&r, "f", "t", "A=1 B=2"), /* in any order */
-                                tern_recording_check(&r, "f", "t", "B=2 A=2"),
+                                tern_recording_check(&r, "f", "linear-a16", "t", "A=1 B=2"), /* in any order */
+                                tern_recording_check(&r, "f", "linear-a16", "t", "B=2 A=2"),
                                 tern_recording_trial(&r, "screen", &p, "t", "B=2 A=1"),
                                 tern_recording_trial(&r, "screen", &p, "t", "B=3 A=1"),
                                 tern_recording_trial(&r, "final", &p, "t", "B=2 A=1"),
@@ -124,7 +125,7 @@ static void results_of_others_that_can_be_mapped(void **state) {
     fixture_open(&f);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tern_recording r;
-        const struct tern_recorded_problem p = {"f", 8, 16, 2};
+        const struct tern_recorded_problem p = {"f", 8, 16, 2, "linear-a16"};
         size_t count = 0;
         write_file(f.db, cases[i].metadata, cases[i].results);
         CHECK_OK(tern_recording_read(f.db, &r, failure));
@@ -133,7 +134,8 @@ static void results_of_others_that_can_be_mapped(void **state) {
         double *samples = tern_message_samples(got, "samples", &count);
         assert_true(count == (cases[i].first > 0 ? 2 : 0) && (count == 0 || samples[0] == cases[i].first));
         free(samples);
-        assert_string_equal(tern_message_text(tern_recording_check(&r, "f", "t", "A=1"), "outcome"), "ok"); /* implied */
+        assert_string_equal(tern_message_text(tern_recording_check(&r, "f", "linear-a16", "t", "A=1"), "outcome"),
+                            "ok"); /* implied */
         tern_recording_free(&r);
     }
     fixture_close(&f);

@@ -96,15 +96,19 @@ static void lines_are_found_and_the_last_one_counts(void **state) {
     fixture_open(&f);
     CHECK_OK(tern_file_write(f.db, text, sizeof text - 1, failure));
     CHECK_OK(tern_recording_read(f.db, &r, failure));
-    struct tern_recorded_problem p = {"f", 8, 16, 2};
+    struct tern_recorded_problem p = {"f", 8, 16, 2, "linear-a16"};
     double *samples = tern_message_samples(tern_recording_trial(&r, "screen", &p, "t", "A=1"), "samples", &count);
     assert_int_equal(count, 1);
     assert_true(samples[0] == 4.5);
     free(samples);
-    assert_non_null(tern_recording_check(&r, "f", "t", "A=1"));
-    assert_null(tern_recording_check(&r, "f", "t", "A=2"));
+    assert_non_null(tern_recording_check(&r, "f", "linear-a16", "t", "A=1"));
+    assert_null(tern_recording_check(&r, "f", "linear-a16", "t", "A=2"));
     assert_null(tern_recording_trial(&r, "final", &p, "t", "A=1"));
     assert_null(tern_recording_baseline(&r, &p, "cublaslt-default"));
+    p.op = "linear-bf16"; /* the lines name no op: they are of linear-a16 */
+    assert_null(tern_recording_trial(&r, "screen", &p, "t", "A=1"));
+    assert_null(tern_recording_check(&r, "f", "linear-bf16", "t", "A=1"));
+    p.op = "linear-a16";
     p.m = 3;
     assert_null(tern_recording_trial(&r, "screen", &p, "t", "A=1"));
     char *frame = tern_alloc(ZSTD_compressBound(sizeof text));
@@ -180,10 +184,11 @@ static void record_keeps_the_newest_and_the_same_bytes(void **state) {
     free(a);
     free(b);
     CHECK_OK(tern_recording_read(one, &r, failure));
-    struct tern_recorded_problem p = {"ternary-g128", 4608, 3584, 1};
+    struct tern_recorded_problem p = {"ternary-g128", 4608, 3584, 1, "linear-a16"};
     assert_int_equal(json_object_size(r.lines), 3);
-    assert_non_null(tern_recording_check(&r, "ternary-g128", "simt-decode", "STAGES=1"));
-    assert_null(json_object_get(tern_recording_check(&r, "ternary-g128", "simt-decode", "STAGES=1"), "gpu_seconds"));
+    assert_non_null(tern_recording_check(&r, "ternary-g128", "linear-a16", "simt-decode", "STAGES=1"));
+    assert_null(
+        json_object_get(tern_recording_check(&r, "ternary-g128", "linear-a16", "simt-decode", "STAGES=1"), "gpu_seconds"));
     assert_true(tern_message_real(tern_recording_trial(&r, "screen", &p, "simt-decode", "STAGES=1"), "gpu_seconds", 0) ==
                 0.125);
     double *samples =
@@ -238,7 +243,8 @@ static json_t *checked(json_t *request) {
 }
 
 static void prepare(struct tern_process *p) {
-    json_decref(ask(p, json_pack("{s:s, s:s, s:i, s:i}", "do", "prepare", "format", "f", "n", 8, "k", 16)));
+    json_decref(ask(
+        p, json_pack("{s:s, s:s, s:s, s:i, s:i}", "do", "prepare", "activations", "f16", "format", "f", "n", 8, "k", 16)));
 }
 
 static void expect(json_t *reply, enum tern_outcome outcome, const char *detail) {

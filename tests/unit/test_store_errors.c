@@ -101,11 +101,14 @@ static void test_migration(void **state) {
     tern_store_close(s);
     run_sql(f.db, "ALTER TABLE trial DROP COLUMN gpu_seconds; ALTER TABLE winner DROP COLUMN sustained_speedup; "
                   "ALTER TABLE winner DROP COLUMN sustained_us; ALTER TABLE winner DROP COLUMN regret; DROP TABLE control; "
-                  "DROP INDEX trial_build; PRAGMA user_version = 1");
+                  "DROP INDEX trial_build; ALTER TABLE build DROP COLUMN op; PRAGMA user_version = 1");
     check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 1 is older");
     CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
     CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));
     assert_true(found && back.us == 5 && isnan(back.gpu_seconds));
+    struct tern_store_build build = sample_build(1);
+    CHECK_OK(tern_store_build_find(s, build.key, &build, &found, failure));
+    assert_true(found && !strcmp(build.op, "linear-a16")); /* what builds were for before there was another op */
     CHECK_OK(tern_store_trial_begin(s, &t, failure));
     CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
     CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));

@@ -197,7 +197,8 @@ static void test_what_stands_behind(void **state) {
         CHECK_OK(tern_store_baseline_put(w.s, w.real.run, w.real.device, w.real.problem, &b, &us, 1, failure));
     }
     CHECK_OK(tern_store_facts_each(w.s, "h200", see_fact, &seen, failure));
-    CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", see_refused, &seen, failure));
+    CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", "linear-a16", see_refused, &seen, failure));
+    CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", "linear-bf16", see_refused, &seen, failure)); /* none */
     CHECK_OK(tern_store_baselines_each(w.s, "h200", &p, see_baseline, &seen, failure));
     CHECK_OK(tern_store_winner_device(w.s, "h200", &device, &found, failure));
     CHECK_OK(tern_store_build_log(w.s, refused.key, &log, failure));

@@ -24,7 +24,7 @@ struct bench {
 };
 
 static void bench_reference(struct bench *b) {
-    tern_reference_compute(&b->w, b->x, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale);
+    tern_reference_compute(&b->w, TERN_F16, b->x, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale);
 }
 
 static void bench_open(struct bench *b, const char *name, int64_t m, int64_t n, int64_t k, uint64_t seed) {
@@ -40,7 +40,7 @@ static void bench_open(struct bench *b, const char *name, int64_t m, int64_t n, 
         b->rows[i] = i;
     for (int64_t j = 0; j < n; j++)
         b->cols[j] = j;
-    tern_activations_random(m, k, seed, b->x);
+    tern_activations_random(TERN_F16, m, k, seed, b->x);
     bench_reference(b);
 }
 
@@ -54,8 +54,8 @@ static void bench_close(struct bench *b) {
 
 static bool bench_compare(struct bench *b, enum tern_exactness exactness, struct tern_mismatch *mismatch) {
     memset(mismatch, 0, sizeof *mismatch);
-    return tern_reference_compare(b->got, b->w.n, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale, b->w.k, exactness,
-                                  mismatch);
+    const struct tern_arithmetic arithmetic = {b->w.k, TERN_F16, exactness};
+    return tern_reference_compare(b->got, b->w.n, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale, &arithmetic, mismatch);
 }
 
 /* Toward zero to the 24 bits of fp32, as tensor cores do. */
@@ -133,7 +133,7 @@ static void reference_of_a_selection(void **state) {
         bench_open(&b, names[f], 6, 40, 352, 5);
         const int64_t rows[] = {5, 0, 3}, cols[] = {39, 7, 7, 16};
         double ref[12], scale[12];
-        tern_reference_compute(&b.w, b.x, rows, 3, cols, 4, ref, scale);
+        tern_reference_compute(&b.w, TERN_F16, b.x, rows, 3, cols, 4, ref, scale);
         for (int i = 0; i < 3; i++) {
             for (int j = 0; j < 4; j++) {
                 double sum = 0, magnitude = 0;
@@ -150,13 +150,21 @@ static void reference_of_a_selection(void **state) {
     }
 }
 
-/* ref 1, sum|x*w| 32, K 4096: 2^-11 + 2^-25 + 2^-23 (64 * 32 + 256); ROUNDED adds 32 * 2^-11. */
+static double tolerance(double ref, double scale, int64_t k, enum tern_activation type, enum tern_exactness exactness) {
+    const struct tern_arithmetic arithmetic = {k, type, exactness};
+    return tern_reference_tolerance(ref, scale, &arithmetic);
+}
+
+/* ref 1, sum|x*w| 32, K 4096: 2^-11 + 2^-25 + 2^-23 (64 * 32 + 256); ROUNDED adds 32 * 2^-11. bfloat16: 2^-8, 2^-134. */
 static void tolerance_by_hand(void **state) {
     (void)state;
-    double exact = ldexp(1, -11) + ldexp(1, -25) + ldexp(64 * 32 + 256, -23);
-    assert_true(fabs(tern_reference_tolerance(1, 32, 4096, TERN_EXACT_WEIGHTS) - exact) < 1e-15);
-    assert_true(fabs(tern_reference_tolerance(-1, 32, 4096, TERN_ROUNDED_WEIGHTS) - exact - 32 * ldexp(1, -11)) < 1e-15);
-    assert_true(tern_reference_tolerance(0, 0, 32, TERN_EXACT_WEIGHTS) == ldexp(1, -25));
+    const double sums = ldexp(64 * 32 + 256, -23), half = ldexp(1, -11) + ldexp(1, -25) + sums, bf16 = ldexp(1, -8) + sums;
+    assert_true(fabs(tolerance(1, 32, 4096, TERN_F16, TERN_EXACT_WEIGHTS) - half) < 1e-15);
+    assert_true(fabs(tolerance(-1, 32, 4096, TERN_F16, TERN_ROUNDED_WEIGHTS) - half - 32 * ldexp(1, -11)) < 1e-15);
+    assert_true(tolerance(0, 0, 32, TERN_F16, TERN_EXACT_WEIGHTS) == ldexp(1, -25));
+    assert_true(fabs(tolerance(1, 32, 4096, TERN_BF16, TERN_EXACT_WEIGHTS) - bf16) < 1e-15);
+    assert_true(fabs(tolerance(-1, 32, 4096, TERN_BF16, TERN_ROUNDED_WEIGHTS) - bf16 - 32 * ldexp(1, -8)) < 1e-15);
+    assert_true(tolerance(0, 0, 32, TERN_BF16, TERN_EXACT_WEIGHTS) == ldexp(1, -134));
 }
 
 static void every_honest_order_is_accepted(void **state) {
@@ -271,14 +279,51 @@ static void a_group_scale_off_by_one_ulp_is_caught_by_a_group_probe(void **state
     bench_close(&b);
 }
 
-/* One element with K = 32: is it right? */
-static bool right(double ref, double scale, uint16_t got) {
+static const struct tern_arithmetic exact_32 = {32, TERN_F16, TERN_EXACT_WEIGHTS};
+static const struct tern_arithmetic exact_32_bf16 = {32, TERN_BF16, TERN_EXACT_WEIGHTS};
+
+/* One element: is it right? */
+static bool right_of(const struct tern_arithmetic *arithmetic, double ref, double scale, uint16_t got) {
     const int64_t zero = 0;
     struct tern_mismatch mismatch = {0};
-    bool ok = tern_reference_compare(&got, 1, &zero, 1, &zero, 1, &ref, &scale, 32, TERN_EXACT_WEIGHTS, &mismatch);
+    bool ok = tern_reference_compare(&got, 1, &zero, 1, &zero, 1, &ref, &scale, arithmetic, &mismatch);
     assert_int_equal(mismatch.checked, 1);
     assert_int_equal(mismatch.count, !ok);
     return ok;
+}
+static bool right(double ref, double scale, uint16_t got) {
+    return right_of(&exact_32, ref, scale, got);
+}
+static bool right_bf16(double ref, double scale, uint16_t got) {
+    return right_of(&exact_32_bf16, ref, scale, got);
+}
+
+/* What overflows, what is a neighbour, and what is no number. */
+static void bfloat16_has_limits_of_its_own(void **state) {
+    (void)state;
+    enum { INF = 0x7F80, NEG_INF = 0xFF80, MAX = 0x7F7F, NEG_MAX = 0xFF7F };
+    const double edge = ldexp(2 - ldexp(1, -8), 127), max = ldexp(2 - ldexp(1, -7), 127);
+    assert_true(right_bf16(70000, 70000, 0x4789)); /* 70144; no infinity here */
+    assert_false(right_bf16(70000, 70000, INF));
+    assert_true(right_bf16(max, max, MAX));
+    assert_false(right_bf16(max, max, INF));
+    assert_true(right_bf16(1.01 * edge, edge, INF));
+    assert_false(right_bf16(1.01 * edge, edge, NEG_INF));
+    assert_false(right_bf16(1.01 * edge, edge, MAX)); /* saturating is wrong */
+    assert_true(right_bf16(-1.01 * edge, edge, NEG_INF));
+    assert_true(right_bf16(edge, edge, INF)); /* either side of the edge, within accumulation */
+    assert_true(right_bf16(-edge, edge, NEG_MAX));
+    assert_true(right_bf16(1, 1, 0x3F80));
+    assert_true(right_bf16(1 + ldexp(1, -8), 1, 0x3F80)); /* half way: both */
+    assert_true(right_bf16(1 + ldexp(1, -8), 1, 0x3F81));
+    assert_false(right_bf16(1, 1, 0x3F81));
+    assert_false(right_bf16(1, 1, 0xBF80));
+    assert_false(right_bf16(1, 1, 0xFFFF));
+    assert_false(right_bf16(0, 0, 0x7FC0));
+    assert_true(right_bf16(0, 0, 0x8000));
+    assert_true(right_bf16(ldexp(1.5, -133), 0, 0x0001));
+    assert_true(right_bf16(ldexp(1.5, -133), 0, 0x0002));
+    assert_false(right_bf16(ldexp(1.5, -133), 0, 0x0003));
 }
 
 static void overflow_gives_the_right_infinity_only(void **state) {
@@ -328,18 +373,18 @@ static void mismatches_add_up_and_name_the_first(void **state) {
     const double ref[4] = {0}, scale[4] = {0};
     const int64_t rows[] = {0, 1}, cols[] = {0, 2};
     struct tern_mismatch mismatch = {0};
-    assert_false(tern_reference_compare(got, 3, rows, 0, cols, 2, ref, scale, 32, TERN_EXACT_WEIGHTS, &mismatch));
+    assert_false(tern_reference_compare(got, 3, rows, 0, cols, 2, ref, scale, &exact_32, &mismatch));
     assert_int_equal(mismatch.checked, 0); /* nothing checked is not a pass */
-    assert_true(tern_reference_compare(got, 3, rows, 1, cols, 2, ref, scale, 32, TERN_EXACT_WEIGHTS, &mismatch));
+    assert_true(tern_reference_compare(got, 3, rows, 1, cols, 2, ref, scale, &exact_32, &mismatch));
     assert_int_equal(mismatch.count, 0);
-    assert_false(tern_reference_compare(got, 3, rows, 2, cols, 2, ref, scale, 32, TERN_EXACT_WEIGHTS, &mismatch));
+    assert_false(tern_reference_compare(got, 3, rows, 2, cols, 2, ref, scale, &exact_32, &mismatch));
     assert_int_equal(mismatch.checked, 6);
     assert_int_equal(mismatch.count, 2);
     assert_int_equal(mismatch.row, 1);
     assert_int_equal(mismatch.col, 0);
     assert_true(mismatch.got == 1.0 && mismatch.expected == 0.0 && mismatch.tolerance > 0);
     assert_true(isinf(mismatch.worst)); /* the NaN */
-    assert_true(tern_reference_compare(got, 3, rows, 1, cols, 2, ref, scale, 32, TERN_EXACT_WEIGHTS, &mismatch));
+    assert_true(tern_reference_compare(got, 3, rows, 1, cols, 2, ref, scale, &exact_32, &mismatch));
     assert_int_equal(mismatch.count, 2); /* this call's own answer is clean, the sum stays */
 }
 
@@ -388,6 +433,7 @@ int main(void) {
         cmocka_unit_test(a_channel_scale_off_by_one_ulp_is_caught),
         cmocka_unit_test(a_group_scale_off_by_one_ulp_is_caught_by_a_group_probe),
         cmocka_unit_test(overflow_gives_the_right_infinity_only),
+        cmocka_unit_test(bfloat16_has_limits_of_its_own),
         cmocka_unit_test(nan_fails_everywhere),
         cmocka_unit_test(mismatches_add_up_and_name_the_first),
         cmocka_unit_test(guards_see_every_byte),

@@ -1,11 +1,10 @@
 -- naive: the smallest template, for reading and copying. What each key means stands in docs/adding-a-kernel.md.
 return {
     name = "naive",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "one thread for a few elements of y, weights decoded one at a time; an example",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 65535 },
     layout = "frag16x128",

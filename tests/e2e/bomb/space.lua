@@ -1,11 +1,10 @@
 -- bomb: a right kernel that some values of BOMB make the compiler fail on (kernel.cu), for tests of the compile workers.
 return {
     name = "bomb",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "endless, huge and refused compiles, one a value of BOMB",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 65535 },
     layout = "frag16x128",

@@ -1,11 +1,10 @@
 -- broken: a right kernel with one bug at a time (kernel.cu), for the tests of worker/check.c.
 return {
     name = "broken",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "deliberate bugs, one a value of BUG",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 64 },
     layout = "frag16x128",

@@ -1,11 +1,10 @@
 -- planted: faults for tests on a real GPU (kernel.cu), one a value of FAULT.
 return {
     name = "planted",
-    op = "linear-a16",
+    ops = { "linear-a16" },
     summary = "deliberate faults",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
-    activation = "f16",
     min_cc = 75,
     m = { 1, 64 },
     layout = "frag16x128",
