@@ -68,11 +68,11 @@ __device__ __forceinline__ void tern_digits_of(unsigned rest, unsigned (&digit)[
 #pragma unroll
     for (int i = 0; i < 5; i++) {
         if (i == 4)
-            rest = tern_mul2(rest, 0x70007000u); // 2^13
-        digit[5 - i] = tern_fma2(rest, up[i], MAGIC);
-        rest = tern_fma2(tern_add2(digit[5 - i], MINUS_MAGIC), down[i], rest);
+            rest = tern_pair_mul<0>(rest, 0x70007000u); // 2^13
+        digit[5 - i] = tern_pair_fma<0>(rest, up[i], MAGIC);
+        rest = tern_pair_fma<0>(tern_pair_add<0>(digit[5 - i], MINUS_MAGIC), down[i], rest);
     }
-    digit[0] = tern_fma2(rest, 0x68006800u, MAGIC); // 2^11
+    digit[0] = tern_pair_fma<0>(rest, 0x68006800u, MAGIC); // 2^11
 }
 
 // Stores the digits of eight values at `to` (column 0 of the row of x). Bytes of code words are element e of the even step,

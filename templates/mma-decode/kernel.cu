@@ -24,6 +24,7 @@
 constexpr int COLUMN_TILES = (M_TILE + 7) / 8;
 constexpr bool GROUP_SUMS = RAW_CODES || (GROUP != 0 && SCALE_WEIGHTS == 0); // scales meet the fp32 sums of a group
 static_assert(!RAW_CODES || (SCALE_WEIGHTS == 0 && X_CHUNK == 0 && BITS <= 4), "what raw codes do not go with");
+static_assert(!BF16 || (!RAW_CODES && !SCALE_WEIGHTS), "binary16 only: subnormal codes, exact products with a scale");
 static_assert(M_TILE >= 8 || RAW_CODES, "fewer columns than a fragment has: for raw codes");
 
 // Raw codes. The pieces (32 k) of a tile stand at PLACES places, hence carry PLACES powers of 2^PITCH. Sums of different
@@ -116,12 +117,9 @@ __device__ __forceinline__ void tern_fragment(const struct tern_tile &tile, int 
     if (RAW_CODES)
         tern_raw_fragment<BITS, PLACES>(tile.words, step, two_24, a);
     else
-        tern_dequant_tile<BITS>(tile.words, step, tern_tile_zero(tile, span), a);
-    if (SCALE_WEIGHTS && GROUP != 0) {
-        unsigned rows[2];
-        tern_scale_rows(tile.scales[span], rows);
-        tern_scale_fragment(rows, a);
-    }
+        tern_dequant_tile<BITS, BF16>(tile.words, step, tern_tile_zero(tile, span), a);
+    if constexpr (SCALE_WEIGHTS && GROUP != 0)
+        tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(tile.scales[span]), a);
 }
 
 // Adds one K tile: row tiles x 128 k x columns.
@@ -152,15 +150,16 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
                 if (!GROUP_SUMS)
-                    tern_mma_f16(sums.at[r][m], a[r][0], b[piece].x, b[piece].y);
+                    tern_mma_16<BF16>(sums.at[r][m], a[r][0], b[piece].x, b[piece].y);
                 else if (first)
-                    tern_mma_f16_first(group.at[r][m][accumulator], a[r][0], b[piece].x, b[piece].y);
+                    tern_mma_16_first<BF16>(group.at[r][m][accumulator], a[r][0], b[piece].x, b[piece].y);
                 else
-                    tern_mma_f16(group.at[r][m][accumulator], a[r][0], b[piece].x, b[piece].y);
+                    tern_mma_16<BF16>(group.at[r][m][accumulator], a[r][0], b[piece].x, b[piece].y);
             }
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++)
-                tern_mma_f16(!GROUP_SUMS ? sums.at[r][m] : group.at[r][m][accumulator], a[r][1], b[piece].z, b[piece].w);
+                tern_mma_16<BF16>(!GROUP_SUMS ? sums.at[r][m] : group.at[r][m][accumulator], a[r][1], b[piece].z,
+                                  b[piece].w);
         }
         if (!GROUP_SUMS || !last)
             continue;
@@ -191,10 +190,10 @@ __device__ __forceinline__ void tern_group_x_make(const struct tern_share &s, co
                 const unsigned a[4] = {one, one, one, one};
                 const uint4 b = tern_x_load(s, c, tile * 256, tile, m, piece);
                 if (tern_is_first(piece, span * 4 / SPANS))
-                    tern_mma_f16_first(group[accumulator], a, b.x, b.y);
+                    tern_mma_16_first<BF16>(group[accumulator], a, b.x, b.y);
                 else
-                    tern_mma_f16(group[accumulator], a, b.x, b.y);
-                tern_mma_f16(group[accumulator], a, b.z, b.w);
+                    tern_mma_16<BF16>(group[accumulator], a, b.x, b.y);
+                tern_mma_16<BF16>(group[accumulator], a, b.z, b.w);
                 if ((piece + 1) * SPANS / 4 == span)
                     continue;
                 tern_join(group, span * 4 / SPANS, (span + 1) * 4 / SPANS, sum);

@@ -29,6 +29,8 @@ end
 local function valid(p, problem, gpu)
     local raw, m_tile = p.RAW_CODES, p.M_TILE
     local k_tiles = (problem.k + 127) // 128
+    local bf16 = problem.activation == "bf16"
+    if raw == 1 and bf16 then return false, "subnormal codes are of binary16" end
     local least = raw == 0 and 8 or problem.bits == 4 and 4 or 2
     if raw == 1 and problem.bits == 8 then return false, "8 bits: memory bounds, and sums of raw codes are less exact" end
     if raw == 1 and m_tile > 8 then return false, "sums of raw codes over many columns are less exact" end
@@ -48,7 +50,7 @@ local function valid(p, problem, gpu)
     if x_bulk == 1 and x_chunk > 0 then return false, "bulk copies take x in one piece" end
     local scale = p.SCALE_WEIGHTS
     if raw == 1 and scale == 1 then return false, "raw codes are scaled in their sums" end
-    if scale == 1 and problem.family ~= "ternary" then return false, "scaling is exact for ternary only" end
+    if scale == 1 and (bf16 or problem.family ~= "ternary") then return false, "scaling is exact for ternary in binary16 only" end
     if scale == 1 and (problem.groups == 1 or m_tile < 32) then return false, "group sums cost little here" end
     local cluster_k = p.CLUSTER_K
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
@@ -69,7 +71,7 @@ end
 
 return {
     name = "mma-decode",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "decode on tensor cores: weights as the 16-row operand of mma.m16n8k16, scales on fp32 group sums",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
@@ -82,7 +84,7 @@ return {
     exact_weights = true,
     params = {
         { name = "RAW_CODES", values = { 0, 1 }, default = 0,
-          doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
+          doc = "1: multiply the codes themselves, as subnormals of binary16, and take the zero point off the group sums" },
         { name = "M_TILE", values = { 2, 4, 8, 16, 32 }, default = 8,
           doc = "rows of x a pass: columns of the fragments; under 8 the other columns hold sums of other powers of two" },
         { name = "RING", values = { 0, 1 }, default = 0,
@@ -92,7 +94,7 @@ return {
         { name = "X_BULK", values = { 0, 1 }, default = 0,
           doc = "1: x by bulk copies ahead of the weights (cc 9.0); 0: cp.async behind them" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0,
-          doc = "1: scale the weights (exact, ternary only) instead of group sums in fp32" },
+          doc = "1: scale the weights (exact: ternary, f16) instead of group sums in fp32" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = 1,
           doc = "blocks of a cluster that split K (cc 9.0 and later if over 1)" },
         { name = "WARPS", values = { 8, 16 }, default = 8,

@@ -156,17 +156,17 @@ __device__ __forceinline__ void tern_step_multiply(float (&products)[FRAGMENTS][
     for (int f = 0; f < FRAGMENTS; f++) {
         const unsigned b0 = h ? b[f][piece].z : b[f][piece].x, b1 = h ? b[f][piece].w : b[f][piece].y;
         if (first)
-            tern_mma_f16_first(products[f], a, b0, b1);
+            tern_mma_16_first<0>(products[f], a, b0, b1);
         else
-            tern_mma_f16(products[f], a, b0, b1);
+            tern_mma_16<0>(products[f], a, b0, b1);
     }
 }
 
 __device__ __forceinline__ void tern_halves_multiply(uint4 &eight, unsigned factor) {
-    eight.x = tern_mul2(eight.x, factor);
-    eight.y = tern_mul2(eight.y, factor);
-    eight.z = tern_mul2(eight.z, factor);
-    eight.w = tern_mul2(eight.w, factor);
+    eight.x = tern_pair_mul<0>(eight.x, factor);
+    eight.y = tern_pair_mul<0>(eight.y, factor);
+    eight.z = tern_pair_mul<0>(eight.z, factor);
+    eight.w = tern_pair_mul<0>(eight.w, factor);
 }
 
 // Sums of x over span SPAN; false if one of the lane's is not finite.

@@ -23,6 +23,7 @@ constexpr int VALUES = 1, SLOT_PITCH = 16 * ROW_TILES + 4; // an output's sums; 
 #include "tern/stream_finish.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
+static_assert(!BF16 || !RAW_CODES, "subnormal codes are of binary16");
 constexpr int PLACES = RAW_CODES ? tern_width::places : 1;
 // Fragments of sums that a row tile has open in a span: one for each place, else two chains of products (half the latency)
 // where nothing else overlaps.
@@ -86,13 +87,13 @@ __device__ __forceinline__ void tern_piece_multiply(struct tern_group &group, co
     constexpr int EVEN = RAW_CODES ? PIECE % PLACES : 0, ODD = RAW_CODES ? EVEN : ACCUMULATORS - 1;
     constexpr bool FIRST = PIECE - BEGIN < PLACES;
     if (FIRST)
-        tern_mma_f16_first(group.at[EVEN], a[0], b.x, b.y);
+        tern_mma_16_first<BF16>(group.at[EVEN], a[0], b.x, b.y);
     else
-        tern_mma_f16(group.at[EVEN], a[0], b.x, b.y);
+        tern_mma_16<BF16>(group.at[EVEN], a[0], b.x, b.y);
     if (FIRST && ODD != EVEN)
-        tern_mma_f16_first(group.at[ODD], a[1], b.z, b.w);
+        tern_mma_16_first<BF16>(group.at[ODD], a[1], b.z, b.w);
     else
-        tern_mma_f16(group.at[ODD], a[1], b.z, b.w);
+        tern_mma_16<BF16>(group.at[ODD], a[1], b.z, b.w);
 }
 
 // The span's sums in one. Raw codes: at 2^24 times less, each accumulator at its power.
@@ -142,8 +143,8 @@ __device__ __forceinline__ void tern_piece_add(const struct tern_tile (&tiles)[R
             if (RAW_CODES)
                 tern_raw_fragment<BITS, PLACES>(tiles[r].words, 2 * PIECE + h, two_24, a[h]);
             else
-                tern_dequant_tile<BITS>(tiles[r].words, 2 * PIECE + h, tern_zero_biases<BITS>(zeros & 0xFFu, zeros >> 8),
-                                        a[h]);
+                tern_dequant_tile<BITS, BF16>(tiles[r].words, 2 * PIECE + h,
+                                              tern_zero_biases<BITS>(zeros & 0xFFu, zeros >> 8), a[h]);
         }
         tern_piece_multiply<PIECE>(groups[r], a, b);
         if (LAST)

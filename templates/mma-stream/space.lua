@@ -26,7 +26,9 @@ end
 
 -- In the order in which the parameters are declared: a refusal that reads the first few only is not asked again for the rest.
 local function valid(p, problem, gpu)
-    if problem.m <= 2 and not is_default(p) then return false, "imma-decode serves one or two rows of x" end
+    local bf16 = problem.activation == "bf16"
+    if p.RAW_CODES == 1 and bf16 then return false, "subnormal codes are of binary16" end
+    if problem.m <= 2 and not bf16 and not is_default(p) then return false, "imma-decode serves one or two rows of x" end
     if p.BULK == 1 and gpu.cc < 90 then return false, "bulk copies need cc 9.0" end
     local cluster_k, k_tiles = p.CLUSTER_K, ceil_div(problem.k, 128)
     if cluster_k > 1 and gpu.cc < 90 then return false, "clusters need cc 9.0" end
@@ -46,7 +48,7 @@ local most = "ceil_div(N,16*ROW_TILES*max(SMS/CLUSTER_K,1))" -- row blocks of a 
 
 return {
     name = "mma-stream",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "decode on tensor cores, few instructions ahead of the first load: M up to 8",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
@@ -59,7 +61,7 @@ return {
     exact_weights = true,
     params = {
         { name = "RAW_CODES", values = { 0, 1 }, default = default.RAW_CODES,
-          doc = "1: multiply the codes themselves, as subnormals, and take the zero point off the group sums" },
+          doc = "1: multiply the codes themselves, as subnormals of binary16, and take the zero point off the group sums" },
         { name = "BULK", values = { 0, 1 }, default = default.BULK,
           doc = "how weights come: 0 cp.async by all lanes, 1 bulk copies by one (cc 9.0)" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = default.CLUSTER_K,

@@ -1,4 +1,4 @@
-/* mma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill, quantised W, binary16 x and y, fp32 accumulation.
+/* mma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 16 up to prefill, quantised W, fp32 accumulation.
  *
  * A CTA owns BLOCK_N rows of W by BLOCK_M rows of x, a warp WARP_N by WARP_M of them. W is the 16-row operand of
  * mma.m16n8k16 (swap-AB), x the 8-column operand. Weights (layout frag16x128) and x stream through rings of shared memory by
@@ -12,8 +12,8 @@
  *   STAGES          slices of x in flight
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x stays in L2
  *   SM_WARPS        warps a multiprocessor that registers are budgeted for (launch bounds)
- *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the mma; 0: fp32 scale on the accumulators of each group
- *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the mma; 0: fp32 scale on the accumulators of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP                the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero.
  * Bound by the f16 tensor cores (mma.sync: 63 % of the dense rate on Hopper); expected 60-75 % of that at M >= 512. */
@@ -109,7 +109,7 @@ constexpr int WARPS = THREADS / 32;
 
 /* A thread's part in the copies: everything that does not depend on k. */
 struct copier {
-    const __half *x;            /* its first row and chunk, k = 0 of its first k-warp group */
+    const unsigned short *x;    /* its first row and chunk, k = 0 of its first k-warp group */
     int x_rows;                 /* rows of x from there to the end, at most BLOCK_M; 0 or less: none */
     int x_to;                   /* byte in a ring entry */
     unsigned x_k;               /* its k for slice 0 */
@@ -140,7 +140,7 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const plac
     const int row = first % X_ROWS, group = GROUP_STEP == 1 ? 0 : first / X_ROWS;
     const long long left = args.m - at.x_row - row;
     mine.x_k = (unsigned)((at.first_k + group) * TERN_TILE_K + 8 * chunk);
-    mine.x = static_cast<const __half *>(args.x) + (at.x_row + row) * args.k + mine.x_k;
+    mine.x = static_cast<const unsigned short *>(args.x) + (at.x_row + row) * args.k + mine.x_k;
     mine.x_rows = (int)(left < BLOCK_M ? left : BLOCK_M);
     mine.x_to = group * X_BYTES + x_offset(row, chunk);
     /* Warp w copies tiles w, w + WARPS, ... of the stack [WARPS_K][CTA_TILES]; tiles of one k-warp group stand side by side
@@ -158,13 +158,13 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const plac
 __device__ __forceinline__ void copy_x(const tern_args &args, const copier &mine, unsigned char *ring, int slice) {
     const unsigned k = (unsigned)(slice / SLICES) * (K_GROUPS * TERN_TILE_K) + (unsigned)(slice % SLICES * BLOCK_K);
     unsigned char *to = ring + slice % STAGES * (WARPS_K * X_BYTES) + mine.x_to;
-    const __half *from = mine.x + k;
+    const unsigned short *from = mine.x + k;
 #pragma unroll
     for (int g = 0; g < (WARPS_K + GROUP_STEP - 1) / GROUP_STEP; g++) {
         if (WARPS_K % GROUP_STEP != 0 && (int)threadIdx.x / X_CHUNKS / X_ROWS >= WARPS_K)
             break;
         const int rows = k + mine.x_k + g * GROUP_STEP * TERN_TILE_K < (unsigned)args.k ? mine.x_rows : 0;
-        const __half *source = from + g * GROUP_STEP * TERN_TILE_K;
+        const unsigned short *source = from + g * GROUP_STEP * TERN_TILE_K;
 #pragma unroll
         for (int v = 0; v < BLOCK_M / X_ROWS; v++) {
             tern_cp_async<16>(to + g * GROUP_STEP * X_BYTES + v * X_ROWS * (2 * BLOCK_K), source, v * X_ROWS < rows);
@@ -298,19 +298,16 @@ __device__ __forceinline__ void multiply_block(warp_state &state, const unsigned
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++) {
             unsigned a[4];
-            tern_dequant_tile<BITS>(state.words[r], 2 * block + odd, state.zero[r], a);
-            if (GROUPED && SCALE_WEIGHTS) {
-                unsigned rows[2];
-                tern_scale_rows(state.scale[r], rows);
-                tern_scale_fragment(rows, a);
-            }
+            tern_dequant_tile<BITS, BF16>(state.words[r], 2 * block + odd, state.zero[r], a);
+            if constexpr (GROUPED && SCALE_WEIGHTS)
+                tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scale[r]), a);
 #pragma unroll
             for (int c = 0; c < COL_TILES; c++) {
                 const unsigned b0 = odd ? b[c].z : b[c].x, b1 = odd ? b[c].w : b[c].y;
                 if (SCALE_SUMS)
-                    tern_mma_f16(state.part[SCALE_SUMS ? r : 0][SCALE_SUMS ? c : 0], a, b0, b1);
+                    tern_mma_16<BF16>(state.part[SCALE_SUMS ? r : 0][SCALE_SUMS ? c : 0], a, b0, b1);
                 else
-                    tern_mma_f16(state.sum[r][c], a, b0, b1);
+                    tern_mma_16<BF16>(state.sum[r][c], a, b0, b1);
             }
         }
     }
@@ -407,7 +404,7 @@ __device__ __forceinline__ void add_k_groups(const place &at, unsigned char *sha
     __syncthreads();
 }
 
-/* Puts the sums into the output tile [BLOCK_M][BLOCK_N] in shared memory, as binary16, or as fp32 if a cluster still has to
+/* Puts the sums into the output tile [BLOCK_M][BLOCK_N] in shared memory, rounded, or as fp32 if a cluster still has to
  * add: the fragments have n along lanes / 4, y has n contiguous. */
 __device__ __forceinline__ void stage_output(const tern_args &args, const place &at, unsigned char *shared,
                                              const warp_state &state) {
@@ -431,7 +428,7 @@ __device__ __forceinline__ void stage_output(const tern_args &args, const place 
                 if (CLUSTER_K > 1)
                     *reinterpret_cast<float *>(to) = value;
                 else
-                    *reinterpret_cast<__half *>(to) = __float2half_rn(value);
+                    *reinterpret_cast<unsigned short *>(to) = tern_value_round<BF16>(value);
             }
     }
 }
@@ -449,7 +446,7 @@ __device__ __forceinline__ uint4 load_output(const unsigned char *at) {
     unsigned pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        pairs[i] = tern_half2_bits(__floats2half2_rn(sum[2 * i], sum[2 * i + 1]));
+        pairs[i] = tern_pair_round<BF16>(sum[2 * i], sum[2 * i + 1]);
     return uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
@@ -457,7 +454,7 @@ __device__ __forceinline__ uint4 load_output(const unsigned char *at) {
  * whole. */
 __device__ __forceinline__ void store_output(const tern_args &args, const place &at, const unsigned char *shared) {
     constexpr int CHUNKS = BLOCK_N / 8, ROWS = BLOCK_M / CLUSTER_K;
-    __half *y = static_cast<__half *>(args.y);
+    unsigned short *y = static_cast<unsigned short *>(args.y);
     for (int id = (int)threadIdx.x; id < ROWS * CHUNKS; id += THREADS) {
         const int row = at.rank * ROWS + id / CHUNKS, chunk = id % CHUNKS;
         const long long m = at.x_row + row, n = 16LL * at.row_tile + 8 * chunk;

@@ -5,14 +5,19 @@
 local smem = "max(max(WARPS_K*(2*STAGES*BLOCK_M*BLOCK_K+(STAGES*BLOCK_K/128+128/BLOCK_K-1)*BLOCK_N*(16*BITS"
     .. "+3*((GROUP*2+95)/GROUP))),BLOCK_M*((CLUSTER_K>1?4:2)*BLOCK_N+16)),4*(WARPS_K-1)*BLOCK_N*BLOCK_M)"
 
--- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
+-- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
+-- rounded once.
 local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
     end
-    local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    local bf16 = problem.activation == "bf16"
+    if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
+        return "8-bit codes times a binary16 scale would be rounded twice in bfloat16"
+    end
+    local rounds = (bf16 or problem.family == "gptq") and p.SCALE_WEIGHTS or 0
     if p.ROUND_WEIGHTS ~= rounds then
-        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
+        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to these weights"
     end
 end
 
@@ -121,7 +126,7 @@ end
 
 return {
     name = "mma-tile",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "tensor cores (mma.sync), x and weights through shared memory, for M = 16 up to prefill",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
@@ -135,7 +140,7 @@ return {
     -- Declared in the order in which valid() asks: a refusal that reads the first few only is not asked again for the rest.
     params = {
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scale the weights; 0: the sums of a group" },
-        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (gptq, bfloat16)" },
         { name = "BLOCK_M", values = { 16, 32, 64, 128, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns" },
         { name = "BLOCK_K", values = { 64, 128 }, default = default.BLOCK_K, doc = "k of one slice of x in shared memory" },
         { name = "STAGES", values = { 2, 3, 4, 6 }, default = default.STAGES, doc = "slices in the ring" },

@@ -41,8 +41,9 @@ __device__ __forceinline__ void tern_x_floats(uint4 bits, float (&x)[8]) {
     const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        x[2 * i] = __low2float(tern_as_half2(words[i]));
-        x[2 * i + 1] = __high2float(tern_as_half2(words[i]));
+        const float2 pair = tern_pair_floats<BF16>(words[i]);
+        x[2 * i] = pair.x;
+        x[2 * i + 1] = pair.y;
     }
 }
 
@@ -64,7 +65,7 @@ __device__ __forceinline__ void tern_tile_multiply(const struct tern_tile (&tile
             const tern_zero_bias zero = tern_tile_zero(tiles[r], span);
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                tern_dequant_tile<BITS>(tiles[r].words, 2 * piece + h, zero, a + 4 * h);
+                tern_dequant_tile<BITS, 0>(tiles[r].words, 2 * piece + h, zero, a + 4 * h);
             if (GROUP == 0) {
                 tern_pairs_multiply(a, values, sums.at[r]);
                 continue;

@@ -49,7 +49,7 @@ end
 
 return {
     name = "simt-decode",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "decode on CUDA cores: codes to exact halves to fp32, fp32 fused multiply-adds, scales on group sums",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },

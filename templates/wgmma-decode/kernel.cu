@@ -1,4 +1,4 @@
-/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 on Hopper: quantised W, binary16 x and y, fp32 accumulation.
+/* wgmma-decode: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 on Hopper: quantised W, fp32 accumulation.
  *
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. A CTA has WARPS_N * WARPS_K warpgroups that multiply, those of
@@ -16,8 +16,8 @@
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
  *   STAGES          slices of x in its ring, 3 or more
  *   SLOTS           k tiles of weights in the ring of a warp
- *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
- *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
  * a fixed order: results do not depend on timing.
@@ -133,7 +133,7 @@ __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self
                                        tern_ring &fill, int thread) {
     const long long left = args.m - x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
-    const __half *x = static_cast<const __half *>(args.x) + (x_row + thread / 16) * args.k + column;
+    const unsigned short *x = static_cast<const unsigned short *>(args.x) + (x_row + thread / 16) * args.k + column;
     for (int step = 0; step < self.steps; step++) {
         tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
 #pragma unroll
@@ -297,12 +297,9 @@ __device__ __forceinline__ void decode_chunk(consumer &state, int lane, int k_ti
             load_group(state, lane, k_tile, b, (step + u) / 2);
         if ((step + u) % STEPS_A_LOAD == 0)
             tern_gather_codes<BITS>(state.words, state.weights + b * ENTRY_BYTES, (step + u) / STEPS_A_LOAD, state.gather);
-        tern_dequant_tile<BITS>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
-        if (GROUPED && SCALE_WEIGHTS) {
-            unsigned rows[2];
-            tern_scale_rows(state.scale, rows);
-            tern_scale_fragment(rows, a[u]);
-        }
+        tern_dequant_tile<BITS, BF16>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
+        if constexpr (GROUPED && SCALE_WEIGHTS)
+            tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scale), a[u]);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             tern_wgmma_pin(a[u][i]);
@@ -316,8 +313,9 @@ __device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
         const int s = step + u;
-        tern_wgmma<BLOCK_M>::multiply(sum, a[u], tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
-                                      !SCALE_SUMS || s * 16 % groups::scale_k != 0);
+        tern_wgmma<BLOCK_M, BF16>::multiply(sum, a[u],
+                                            tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
+                                            !SCALE_SUMS || s * 16 % groups::scale_k != 0);
     }
     tern_wgmma_commit();
 }
@@ -443,7 +441,7 @@ __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsi
         tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
 }
 
-/* Rounds to binary16 and stores y. */
+/* Rounds and stores y. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
                                            consumer &state, unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;

@@ -10,7 +10,8 @@ local function weight_bytes(p, problem) -- in the rings of all warps
     return 4 * p.WARPS_N * p.WARPS_K * p.SLOTS * p.ROW_BLOCKS * (256 * problem.bits + 48 * groups)
 end
 
--- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
+-- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
+-- rounded once.
 local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
@@ -18,8 +19,12 @@ local function scale_rule(p, problem)
     if p.SCALE_WEIGHTS == 1 and p.BLOCK_M <= 32 then
         return "few sums are quicker to scale than weights"
     end
-    if p.ROUND_WEIGHTS ~= ((problem.family == "gptq") and p.SCALE_WEIGHTS or 0) then
-        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
+    local bf16 = problem.activation == "bf16"
+    if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
+        return "8-bit codes times a binary16 scale would be rounded twice in bfloat16"
+    end
+    if p.ROUND_WEIGHTS ~= ((bf16 or problem.family == "gptq") and p.SCALE_WEIGHTS or 0) then
+        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to these weights"
     end
 end
 
@@ -127,7 +132,7 @@ end
 
 return {
     name = "wgmma-decode",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, every warp streams its own weights: for M = 16 to 64",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
@@ -144,8 +149,8 @@ return {
         { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K" },
         { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
         { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that split the CTA's K" },
-        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
-        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
         { name = "ROW_BLOCKS", values = { 1, 2, 3 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
         { name = "SLOTS", values = { 4, 8 }, default = default.SLOTS, doc = "k tiles of weights in the ring of a warp" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of x in its ring" },

@@ -1,4 +1,4 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, binary16 x and y, fp32
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, fp32
  * accumulation.
  *
  * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles, code words by
@@ -18,8 +18,8 @@
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
- *   SCALE_WEIGHTS   1: group scale times (q - z) in binary16 before the multiply; 0: fp32 scale on the sums of each group
- *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary); not used here
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
  * a fixed order: results do not depend on timing.
@@ -158,7 +158,8 @@ __device__ __forceinline__ void produce_x(const tern_args &args, const tern_plac
                                           tern_ring &fill, int thread) {
     const long long left = args.m - at.x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
-    const __half *x = static_cast<const __half *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
+    const unsigned short *x =
+        static_cast<const unsigned short *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
@@ -273,12 +274,9 @@ __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *sha
         }
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
-            tern_dequant_tile<BITS>(state.words[b], step + u, state.zero[b], a[u][b]);
-            if (GROUPED && SCALE_WEIGHTS) {
-                unsigned rows[2];
-                tern_scale_rows(state.scale[b], rows);
-                tern_scale_fragment(rows, a[u][b]);
-            }
+            tern_dequant_tile<BITS, BF16>(state.words[b], step + u, state.zero[b], a[u][b]);
+            if constexpr (GROUPED && SCALE_WEIGHTS)
+                tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scale[b]), a[u][b]);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 tern_wgmma_pin(a[u][b][i]);
@@ -297,10 +295,10 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
             if (SCALE_SUMS)
-                tern_wgmma<BLOCK_M>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile,
-                                              s * 16 % groups::scale_k != 0);
+                tern_wgmma<BLOCK_M, BF16>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile,
+                                                    s * 16 % groups::scale_k != 0);
             else
-                tern_wgmma<BLOCK_M>::multiply(state.sum[b], a[u][b], b_tile, true);
+                tern_wgmma<BLOCK_M, BF16>::multiply(state.sum[b], a[u][b], b_tile, true);
         }
     }
     tern_wgmma_commit();
@@ -415,7 +413,7 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_pla
     return tern_stream_join(join, state.sum, active);
 }
 
-/* Rounds to binary16 and stores y. Warpgroups have barriers 2 and up. */
+/* Rounds and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;

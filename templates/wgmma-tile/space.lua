@@ -11,17 +11,22 @@ local function shared_bytes(p, problem, stages)
         + 256 * p.X_COPY
 end
 
--- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16, gptq weights are rounded once.
+-- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
+-- rounded once.
 local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
     end
-    local rounds = (problem.family == "gptq") and p.SCALE_WEIGHTS or 0
+    local bf16 = problem.activation == "bf16"
+    if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
+        return "8-bit codes times a binary16 scale would be rounded twice in bfloat16"
+    end
+    local rounds = (bf16 or problem.family == "gptq") and p.SCALE_WEIGHTS or 0
     if p.SCALE_WEIGHTS == 0 and problem.group % (16 * p.CHUNK) ~= 0 then
         return "a chunk lies inside a scale group"
     end
     if p.ROUND_WEIGHTS ~= rounds then
-        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to this family"
+        return "ROUND_WEIGHTS names what SCALE_WEIGHTS does to these weights"
     end
 end
 
@@ -173,7 +178,8 @@ local function shape_rule(p, problem, gpu)
     if reason then
         return reason
     end
-    if problem.family == "ternary" and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
+    local exact = problem.family == "ternary" and problem.activation == "f16"
+    if exact and problem.groups > 1 and p.SCALE_WEIGHTS == 0 and problem.m > 64 then
         return "scaled ternary weights are exact and need no second set of sums"
     end
 end
@@ -210,7 +216,7 @@ end
 
 return {
     name = "wgmma-tile",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "tensor cores (wgmma, sm_90a), dequantised weights in registers, producer warps, persistent: for prefill",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4, 8 },
@@ -232,8 +238,8 @@ return {
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
         { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
-        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the binary16 weights; 0: on fp32 sums of each group" },
-        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded to binary16 (gptq with SCALE_WEIGHTS)" },
+        { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
+        { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
     },
     valid = valid,
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.

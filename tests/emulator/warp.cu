@@ -15,8 +15,8 @@ extern "C" __global__ void warp_shuffles(struct tern_args args) {
     y[7] = i < 16 ? __reduce_add_sync(0x0000FFFFu, i) : __reduce_max_sync(0xFFFF0000u, i);
 }
 
-// x: A as [16][16] halves, codes: B as [8][16] halves (column major), y: [16][8] floats.
-extern "C" __global__ void warp_mma_f16(struct tern_args args) {
+// x: A as [16][16], codes: B as [8][16] (column major), y: [16][8] floats.
+template <int BF16> static void mma_16(const struct tern_args &args) {
     const unsigned short *a = (const unsigned short *)args.x, *b = (const unsigned short *)args.codes;
     int lane = threadIdx.x, g = lane / 4, t = lane % 4;
     unsigned fa[4], fb[2];
@@ -27,9 +27,16 @@ extern "C" __global__ void warp_mma_f16(struct tern_args args) {
     for (int r = 0; r < 2; r++)
         fb[r] = b[g * 16 + 2 * t + 8 * r] | (unsigned)b[g * 16 + 2 * t + 8 * r + 1] << 16;
     float c[4] = {1.0f, 1.0f, 1.0f, 1.0f};
-    tern_mma_f16(c, fa, fb[0], fb[1]);
+    tern_mma_16<BF16>(c, fa, fb[0], fb[1]);
     for (int i = 0; i < 4; i++)
         ((float *)args.y)[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = c[i];
+}
+
+extern "C" __global__ void warp_mma_f16(struct tern_args args) {
+    mma_16<0>(args);
+}
+extern "C" __global__ void warp_mma_bf16(struct tern_args args) {
+    mma_16<1>(args);
 }
 
 // x: A as [16][32] bytes, codes: B as [8][32] bytes (column major), y: [16][8] ints.

@@ -8,7 +8,7 @@
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
-// x: A as [64][16] halves; codes: B as [32][64] halves, of which k-step args.k is used; shared memory: B swizzled.
+// x: A as [64][16]; codes: B as [32][64], of which k-step args.k is used; shared memory: B swizzled.
 static unsigned long long prepare(const struct tern_args &args, unsigned char *shared, unsigned (&a)[4]) {
     const unsigned short *from = (const unsigned short *)args.x;
     const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -32,7 +32,7 @@ static void store(const struct tern_args &args, const float (&d)[16]) {
 }
 
 // y: [64][32] floats, 1 + 2 * A * B: the first product starts from the accumulators, the second is chained behind it.
-extern "C" __global__ void wgmma_product(struct tern_args args) {
+template <int BF16> static void product(const struct tern_args &args) {
     TERN_SHARED_DYNAMIC(shared);
     unsigned a[4];
     float d[16];
@@ -40,13 +40,20 @@ extern "C" __global__ void wgmma_product(struct tern_args args) {
     for (int i = 0; i < 16; i++)
         d[i] = 1.0f;
     tern_wgmma_fence();
-    tern_wgmma<32>::multiply(d, a, b, true);
+    tern_wgmma<32, BF16>::multiply(d, a, b, true);
     tern_wgmma_commit();
-    tern_wgmma<32>::multiply(d, a, b, true);
+    tern_wgmma<32, BF16>::multiply(d, a, b, true);
     tern_wgmma_commit();
     tern_wgmma_wait<1>();
     tern_wgmma_wait<0>();
     store(args, d);
+}
+
+extern "C" __global__ void wgmma_product(struct tern_args args) {
+    product<0>(args);
+}
+extern "C" __global__ void wgmma_product_bf16(struct tern_args args) {
+    product<1>(args);
 }
 
 // Without accumulation, and what is seen before the wait (m == 1).
@@ -58,7 +65,7 @@ extern "C" __global__ void wgmma_fresh(struct tern_args args) {
     for (int i = 0; i < 16; i++)
         d[i] = 1.0f;
     tern_wgmma_fence();
-    tern_wgmma<32>::multiply(d, a, b, false);
+    tern_wgmma<32, 0>::multiply(d, a, b, false);
     tern_wgmma_commit();
     if (args.m == 1)
         store(args, d);
@@ -74,7 +81,7 @@ extern "C" __global__ void wgmma_overwritten(struct tern_args args) {
     float d[16] = {};
     const unsigned long long b = prepare(args, shared, a);
     tern_wgmma_fence();
-    tern_wgmma<32>::multiply(d, a, b, true);
+    tern_wgmma<32, 0>::multiply(d, a, b, true);
     tern_wgmma_commit();
     __syncthreads();
     if (threadIdx.x == 77)
@@ -90,7 +97,7 @@ extern "C" __global__ void wgmma_unswizzled(struct tern_args args) {
     unsigned a[4];
     float d[16] = {};
     const unsigned long long b = prepare(args, shared, a);
-    tern_wgmma<32>::multiply(d, a, b & ~(3ull << 62), true);
+    tern_wgmma<32, 0>::multiply(d, a, b & ~(3ull << 62), true);
 }
 
 // A tile as it lies in global memory: chunks of 16 bytes a lane, for 3 bits the upper plane of 8 bytes a lane behind them.
@@ -161,7 +168,8 @@ extern "C" __global__ void wgmma_stream_k(struct tern_args args) {
 extern "C" __global__ void wgmma_count(struct tern_args args) {
     unsigned *y = (unsigned *)args.y;
     for (unsigned place = 0; place < 2; place++)
-        y[2 * blockIdx.x + place] = tern_count_arrival((unsigned long long *)args.x + place, place, gridDim.x, (unsigned)args.k);
+        y[2 * blockIdx.x + place] =
+            tern_count_arrival((unsigned long long *)args.x + place, place, gridDim.x, (unsigned)args.k);
 }
 
 // Copies a box of 64 columns and 16 rows from (m, k) of x, [20][80] elements, and stores it without the swizzle.

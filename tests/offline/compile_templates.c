@@ -21,8 +21,8 @@ struct totals {
     int passed, failed;
 };
 
-static void compile_one(const struct tern_candidate *c, const struct tern_format *format, const struct tern_gpu *gpu,
-                        struct totals *totals) {
+static void compile_one(const struct tern_candidate *c, const struct tern_format *format, enum tern_activation type,
+                        const struct tern_gpu *gpu, struct totals *totals) {
     struct tern_error err = {0};
     struct tern_compiled compiled = {0};
     struct tern_str source = {0};
@@ -35,13 +35,14 @@ static void compile_one(const struct tern_candidate *c, const struct tern_format
         status = tern_file_read(path, &kernel, &length, &err);
     if (status == TERN_OK) {
         const char *const dirs[] = {include};
-        tern_candidate_preamble(c, format, TERN_F16, &source);
+        tern_candidate_preamble(c, format, type, &source);
         tern_str_append_bytes(&source, kernel, length);
         status = tern_nvrtc_compile(tern_str_text(&source), path, gpu->arch, dirs, 1, c->tmpl->entry, &compiled, &err);
     }
     bool good = status == TERN_OK && compiled.ok && compiled.image_bytes > 0 && compiled.spill_bytes <= SPILL_LIMIT_BYTES;
-    printf("%s offline: %s %s %s %s: %" PRId64 " registers, %" PRId64 " bytes spilled\n", good ? "ok" : "not ok", gpu->arch,
-           c->tmpl->name, format->name, params, compiled.registers, compiled.spill_bytes);
+    printf("%s offline: %s %s %s %s %s: %" PRId64 " registers, %" PRId64 " bytes spilled\n", good ? "ok" : "not ok",
+           gpu->arch, c->tmpl->name, format->name, tern_activation_name(type), params, compiled.registers,
+           compiled.spill_bytes);
     if (!good)
         printf("    %s\n%.2000s\n", err.text, tern_str_text(&compiled.log));
     totals->passed += good;
@@ -52,9 +53,9 @@ static void compile_one(const struct tern_candidate *c, const struct tern_format
 }
 
 /* The first valid candidate (the default, where valid) and the last one of one problem. */
-static void compile_problem(const struct tern_template *t, const struct tern_format *format, int64_t m,
-                            const struct tern_gpu *gpu, struct totals *totals) {
-    struct tern_problem_shape problem = {.format = format, .m = m, .n = 4096, .k = 4096};
+static void compile_problem(const struct tern_template *t, const struct tern_format *format, enum tern_activation type,
+                            int64_t m, const struct tern_gpu *gpu, struct totals *totals) {
+    struct tern_problem_shape problem = {format, m, 4096, 4096, type};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     struct tern_error err = {0};
@@ -62,15 +63,16 @@ static void compile_problem(const struct tern_template *t, const struct tern_for
         printf("not ok offline: %s %s: %s\n", t->name, format->name, err.text);
         totals->failed++;
     } else if (list.count > 0) {
-        compile_one(&list.items[0], format, gpu, totals);
+        compile_one(&list.items[0], format, type, gpu, totals);
         if (list.count > 1)
-            compile_one(&list.items[list.count - 1], format, gpu, totals);
+            compile_one(&list.items[list.count - 1], format, type, gpu, totals);
     }
     tern_candidates_free(&list);
 }
 
 /* One problem for each M that the template takes, a different format each time, so that all of them have their turn. */
-static void compile_template(const struct tern_template *t, const struct tern_gpu *gpu, size_t turn, struct totals *totals) {
+static void compile_template(const struct tern_template *t, enum tern_activation type, const struct tern_gpu *gpu,
+                             size_t turn, struct totals *totals) {
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
         for (size_t tries = 0; tries < sizeof(formats) / sizeof(*formats); tries++) {
             struct tern_format format;
@@ -78,7 +80,7 @@ static void compile_template(const struct tern_template *t, const struct tern_gp
             const char *name = formats[(turn + i + tries) % (sizeof(formats) / sizeof(*formats))];
             if (tern_format_parse(name, &format, NULL) != TERN_OK || sizes[i] < t->m_min || sizes[i] > t->m_max)
                 continue;
-            compile_problem(t, &format, sizes[i], gpu, totals);
+            compile_problem(t, &format, type, sizes[i], gpu, totals);
             if (totals->passed + totals->failed > before)
                 break;
         }
@@ -129,7 +131,8 @@ int main(int argc, char **argv) {
             continue;
         }
         for (size_t t = 0; t < count; t++)
-            compile_template(&templates[t], &gpu, (size_t)i + t, &totals);
+            for (int type = 0; type < TERN_ACTIVATION_COUNT; type++)
+                compile_template(&templates[t], (enum tern_activation)type, &gpu, (size_t)i + t + 2 * (size_t)type, &totals);
         compile_unpack(&gpu, &totals);
         tern_gpu_free(&gpu);
     }

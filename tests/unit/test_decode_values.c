@@ -1,7 +1,8 @@
-/* What raw codes (mma-decode, mma-stream, mma-resident) and imma-decode's digits do with values that a bound cannot judge, on
- * the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every magnitude, and large
+/* What raw codes (mma-decode, mma-stream, mma-resident), imma-decode's digits and bfloat16 do with values that a bound cannot
+ * judge, on the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every magnitude, and large
  * ones among small ones. */
 #include "core/file.h"
+#include "core/activation.h"
 #include "core/half.h"
 #include "device/backend.h"
 #include "device/compiler.h"
@@ -25,6 +26,7 @@ struct fixture {
     char path[PATH_MAX];
     struct tern_weights weights;
     struct tern_packed packed;
+    enum tern_activation type;
     uint16_t x[M][K], y[M][N];
 };
 
@@ -35,11 +37,14 @@ static const char mma_preamble[] =
              "constexpr int X_BULK = 0, SCALE_WEIGHTS = 0, RAW_CODES = 1, RING = 1;\n";
 static const char stream_preamble[] =
     SHARED_K "constexpr int RAW_CODES = 1, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
+static const char stream_bf16_preamble[] =
+    SHARED_K "constexpr int RAW_CODES = 0, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char resident_preamble[] = "constexpr int FRAGMENTS = 1, WARPS_K = 2, K_TILES = 2, ADDERS = 1, ROW_TILES = 1;\n"
                                         "constexpr int STAGES = 2;\n";
 
-static int open_template(void **state, const char *source_file, const char *preamble, const char *entry) {
+static int open_template(void **state, const char *source_file, const char *preamble, enum tern_activation type,
+                         const char *entry) {
     static struct fixture f;
     struct tern_error err = {0};
     struct tern_format format;
@@ -49,7 +54,7 @@ static int open_template(void **state, const char *source_file, const char *prea
     int ok = 0;
     assert_int_equal(tern_file_home_path(source_file, file, sizeof file, &err), TERN_OK);
     assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
-    tern_str_printf(&source, "%s%s%s", format_preamble, preamble, text);
+    tern_str_printf(&source, "%sconstexpr int BF16 = %d;\n%s%s", format_preamble, type == TERN_BF16, preamble, text);
     tern_str_format(f.path, sizeof f.path, "/tmp/tern-test-%ld-decode.so", (long)getpid());
     assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", f.path, 0, &log, &ok, &err), TERN_OK);
     if (!ok)
@@ -64,21 +69,25 @@ static int open_template(void **state, const char *source_file, const char *prea
     free(text);
     tern_str_free(&source);
     tern_str_free(&log);
+    f.type = type;
     *state = &f;
     return 0;
 }
 
 static int open_mma(void **state) {
-    return open_template(state, "templates/mma-decode/kernel.cu", mma_preamble, "tern_mma_decode");
+    return open_template(state, "templates/mma-decode/kernel.cu", mma_preamble, TERN_F16, "tern_mma_decode");
 }
 static int open_stream(void **state) {
-    return open_template(state, "templates/mma-stream/kernel.cu", stream_preamble, "tern_mma_stream");
+    return open_template(state, "templates/mma-stream/kernel.cu", stream_preamble, TERN_F16, "tern_mma_stream");
+}
+static int open_stream_bf16(void **state) {
+    return open_template(state, "templates/mma-stream/kernel.cu", stream_bf16_preamble, TERN_BF16, "tern_mma_stream");
 }
 static int open_imma(void **state) {
-    return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, "tern_imma_decode");
+    return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, TERN_F16, "tern_imma_decode");
 }
 static int open_resident(void **state) {
-    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, "tern_mma_resident");
+    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident");
 }
 
 static int close_fixture(void **state) {
@@ -122,11 +131,11 @@ static void multiply(struct fixture *f) {
     assert_int_equal(tern_backend_emu.download(f->context, f->y, args.y, sizeof f->y, &err), TERN_OK);
 }
 
-/* Halves of many magnitudes, one in a hundred 1000 times as large. */
+/* Values of many magnitudes, one in a hundred 1000 times as large. */
 static void fill(struct fixture *f) {
     for (int m = 0; m < M; m++)
         for (int k = 0; k < K; k++)
-            f->x[m][k] = tern_half_from_double(sin(3.7 * k + m) * (k % 100 == 7 ? 1000 : 1) / (1 + k % 5));
+            f->x[m][k] = tern_activation_from_double(f->type, sin(3.7 * k + m) * (k % 100 == 7 ? 1000 : 1) / (1 + k % 5));
 }
 
 static void zero_weights_give_zero(void **state) {
@@ -135,9 +144,10 @@ static void zero_weights_give_zero(void **state) {
     multiply(f);
     int others = 0;
     for (int m = 0; m < M; m++) {
-        assert_true(tern_half_to_float(f->y[m][ZERO_ROW]) == 0);
+        assert_true(tern_activation_to_double(f->type, f->y[m][ZERO_ROW]) == 0);
         for (int n = 0; n < N; n++)
-            others += isfinite(tern_half_to_float(f->y[m][n])) && tern_half_to_float(f->y[m][n]) != 0;
+            others += isfinite(tern_activation_to_double(f->type, f->y[m][n])) &&
+                      tern_activation_to_double(f->type, f->y[m][n]) != 0;
     }
     assert_int_equal(others, M * (N - 1));
 }
@@ -157,21 +167,43 @@ static void specials_become_nan(void **state) {
     }
 }
 
+/* Exact weights: infinity times 1 or -1 stays one, times 0 is NaN, NaN is; nothing of another row changes. */
+static void specials_pass(void **state) {
+    struct fixture *f = *state;
+    static const uint16_t specials[] = {0x7F80, 0xFF80, 0x7FC0};
+    for (int i = 0; i < 24; i++) {
+        const int k = i * 53 % K;
+        fill(f);
+        f->x[1][k] = specials[i % 3];
+        multiply(f);
+        for (int n = 0; n < N; n++) {
+            const double factor = f->weights.codes[n * K + k] - 1, got = tern_activation_to_double(f->type, f->y[1][n]);
+            const double expected = factor * tern_activation_to_double(f->type, specials[i % 3]);
+            assert_true(isfinite(tern_activation_to_double(f->type, f->y[0][n])));
+            assert_true(isnan(expected) ? isnan(got) : got == expected);
+        }
+    }
+}
+
 /* One value of x alone is multiplied without an error but the rounding of y, whatever its magnitude. */
 static void single_values_are_exact(void **state) {
     struct fixture *f = *state;
-    static const uint16_t values[] = {0x0001, 0x8001, 0x03FF, 0x0400, 0x9555, 0x2FFF, 0x37FF,
-                                      0xB801, 0x3C01, 0x4BFF, 0xD3FE, 0x5FFF, 0x7BFF, 0xFBFF};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    static const uint16_t values[TERN_ACTIVATION_COUNT][14] = {
+        [TERN_F16] = {0x0001, 0x8001, 0x03FF, 0x0400, 0x9555, 0x2FFF, 0x37FF, 0xB801, 0x3C01, 0x4BFF, 0xD3FE, 0x5FFF, 0x7BFF,
+                      0xFBFF},
+        [TERN_BF16] = {0x0880, 0x8881, 0x1FFF, 0x2401, 0xA555, 0x3001, 0x3F80, 0xBF81, 0x42FF, 0xC7FE, 0x5555, 0x6FFF,
+                       0x7F01, 0xFF7F}}; /* from 2^-110: fp32 has 2^-149 */
+    for (size_t i = 0; i < 14; i++) {
         const int k = (int)(i * 101) % K;
         memset(f->x, 0, sizeof f->x);
-        f->x[1][k] = values[i];
+        f->x[1][k] = values[f->type][i];
         multiply(f);
         for (int n = 0; n < N; n++) {
             const double scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
-            const double expected = (f->weights.codes[n * K + k] - 1) * scale * tern_half_to_float(values[i]);
-            assert_true(tern_half_to_float(f->y[1][n]) == tern_half_to_float(tern_half_from_double(expected)));
-            assert_true(tern_half_to_float(f->y[0][n]) == 0);
+            const double x = tern_activation_to_double(f->type, values[f->type][i]);
+            const uint16_t expected = tern_activation_from_double(f->type, (f->weights.codes[n * K + k] - 1) * scale * x);
+            assert_true(tern_activation_to_double(f->type, f->y[1][n]) == tern_activation_to_double(f->type, expected));
+            assert_true(tern_activation_to_double(f->type, f->y[0][n]) == 0);
         }
     }
 }
@@ -206,8 +238,14 @@ int main(void) {
         cmocka_unit_test(single_values_are_exact),
         cmocka_unit_test(large_values_stay_in_their_row),
     };
+    const struct CMUnitTest bf16[] = {
+        cmocka_unit_test(zero_weights_give_zero),
+        cmocka_unit_test(specials_pass),
+        cmocka_unit_test(single_values_are_exact),
+    };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-stream, bfloat16", bf16, open_stream_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
 }

@@ -2,6 +2,7 @@
  */
 #include "emulator_fixture.h"
 
+#include "core/activation.h"
 #include "core/half.h"
 #include "core/random.h"
 
@@ -35,17 +36,16 @@ static void shuffles_and_votes(void **state) {
     }
 }
 
-static void mma_f16_is_the_plain_product(void **state) {
-    (void)state;
+static void check_mma_16(enum tern_activation type, const char *entry) {
     uint16_t a[16][16], b[8][16];
     float y[16][8];
     struct tern_random random;
     tern_random_init(&random, 7, "mma");
     for (int i = 0; i < 256; i++)
-        (&a[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
+        (&a[0][0])[i] = tern_activation_from_double(type, tern_random_normal(&random));
     for (int i = 0; i < 128; i++)
-        (&b[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
-    struct emulator_case c = {.entry = "warp_mma_f16",
+        (&b[0][0])[i] = tern_activation_from_double(type, tern_random_normal(&random));
+    struct emulator_case c = {.entry = entry,
                               .blocks = 1,
                               .block = 32,
                               .x = a,
@@ -58,10 +58,16 @@ static void mma_f16_is_the_plain_product(void **state) {
         for (int column = 0; column < 8; column++) {
             double sum = 1.0;
             for (int k = 0; k < 16; k++)
-                sum += (double)tern_half_to_float(a[row][k]) * (double)tern_half_to_float(b[column][k]);
+                sum += tern_activation_to_double(type, a[row][k]) * tern_activation_to_double(type, b[column][k]);
             assert_true(fabs((double)y[row][column] - sum) <= 1e-6 * (1.0 + fabs(sum)));
         }
     }
+}
+
+static void mma_16_bit_is_the_plain_product(void **state) {
+    (void)state;
+    check_mma_16(TERN_F16, "warp_mma_f16");
+    check_mma_16(TERN_BF16, "warp_mma_bf16");
 }
 
 static void mma_8_bit_is_the_plain_product(void **state) {
@@ -193,7 +199,7 @@ static int close_all(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shuffles_and_votes),
-        cmocka_unit_test(mma_f16_is_the_plain_product),
+        cmocka_unit_test(mma_16_bit_is_the_plain_product),
         cmocka_unit_test(mma_8_bit_is_the_plain_product),
         cmocka_unit_test(ldmatrix_gives_the_a_fragment),
         cmocka_unit_test(half_arithmetic_is_rounded_once),

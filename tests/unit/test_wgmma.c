@@ -2,7 +2,7 @@
  * division of work over blocks; and of boxes copied by a tensor map. */
 #include "emulator_fixture.h"
 
-#include "core/half.h"
+#include "core/activation.h"
 #include "core/random.h"
 
 #include <math.h>
@@ -15,13 +15,13 @@ struct operands {
     uint16_t a[ROWS][K], b[COLUMNS][TILE_K];
 };
 
-static void draw(struct operands *o) {
+static void draw(struct operands *o, enum tern_activation type) {
     struct tern_random random;
     tern_random_init(&random, 11, "wgmma");
     for (int i = 0; i < ROWS * K; i++)
-        (&o->a[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
+        (&o->a[0][0])[i] = tern_activation_from_double(type, tern_random_normal(&random));
     for (int i = 0; i < COLUMNS * TILE_K; i++)
-        (&o->b[0][0])[i] = tern_half_from_double(tern_random_normal(&random));
+        (&o->b[0][0])[i] = tern_activation_from_double(type, tern_random_normal(&random));
 }
 
 static struct emulator_case case_of(const struct operands *o, const char *entry, int64_t step) {
@@ -37,12 +37,14 @@ static struct emulator_case case_of(const struct operands *o, const char *entry,
                                   .k = step};
 }
 
-static void expect_product(const struct operands *o, int step, double start, double times, float y[ROWS][COLUMNS]) {
+static void expect_product(const struct operands *o, enum tern_activation type, int step, double start, double times,
+                           float y[ROWS][COLUMNS]) {
     for (int row = 0; row < ROWS; row++) {
         for (int column = 0; column < COLUMNS; column++) {
             double sum = 0.0;
             for (int k = 0; k < K; k++)
-                sum += (double)tern_half_to_float(o->a[row][k]) * (double)tern_half_to_float(o->b[column][step * K + k]);
+                sum += tern_activation_to_double(type, o->a[row][k]) *
+                       tern_activation_to_double(type, o->b[column][step * K + k]);
             sum = start + times * sum;
             if (!(fabs((double)y[row][column] - sum) <= 1e-5 * (1.0 + fabs(sum))))
                 fail_msg("step %d, row %d, column %d: %g, expected %g", step, row, column, (double)y[row][column], sum);
@@ -55,20 +57,32 @@ static void product_is_the_plain_product(void **state) {
     static struct operands o;
     static float y[ROWS][COLUMNS];
     struct tern_error err = {0};
-    draw(&o);
+    draw(&o, TERN_F16);
     for (int step = 0; step < TILE_K / K; step++) {
         for (int order = 0; order <= TERN_EMU_SHUFFLED; order++) {
             struct emulator_case c = case_of(&o, "wgmma_product", step);
             c.order = (enum tern_emu_order)order;
             if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
                 fail_msg("%s", err.text);
-            expect_product(&o, step, 1.0, 2.0, y);
+            expect_product(&o, TERN_F16, step, 1.0, 2.0, y);
         }
         struct emulator_case c = case_of(&o, "wgmma_fresh", step);
         if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
             fail_msg("%s", err.text);
-        expect_product(&o, step, 0.0, 1.0, y);
+        expect_product(&o, TERN_F16, step, 0.0, 1.0, y);
     }
+}
+
+static void bfloat16_is_a_plain_product_too(void **state) {
+    (void)state;
+    static struct operands o;
+    static float y[ROWS][COLUMNS];
+    struct tern_error err = {0};
+    draw(&o, TERN_BF16);
+    struct emulator_case c = case_of(&o, "wgmma_product_bf16", 2);
+    if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    expect_product(&o, TERN_BF16, 2, 1.0, 2.0, y);
 }
 
 static void sums_are_nan_until_the_wait(void **state) {
@@ -76,7 +90,7 @@ static void sums_are_nan_until_the_wait(void **state) {
     static struct operands o;
     static float y[ROWS][COLUMNS];
     struct tern_error err = {0};
-    draw(&o);
+    draw(&o, TERN_F16);
     struct emulator_case c = case_of(&o, "wgmma_fresh", 0);
     c.m = 1;
     if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
@@ -88,7 +102,7 @@ static void sums_are_nan_until_the_wait(void **state) {
 static void misuse_is_a_fault(void **state) {
     (void)state;
     static struct operands o;
-    draw(&o);
+    draw(&o, TERN_F16);
     struct emulator_case overwritten = case_of(&o, "wgmma_overwritten", 1), plain = case_of(&o, "wgmma_unswizzled", 0);
     emulator_expect_fault(&wgmma, &overwritten, "changed while the product was in flight");
     emulator_expect_fault(&wgmma, &plain, "128-byte swizzle only");
@@ -260,13 +274,10 @@ static int close_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(product_is_the_plain_product),
-        cmocka_unit_test(sums_are_nan_until_the_wait),
-        cmocka_unit_test(misuse_is_a_fault),
-        cmocka_unit_test(columns_and_lanes_trade_places),
-        cmocka_unit_test(sweep_visits_all_once),
-        cmocka_unit_test(stream_k_visits_all_once),
-        cmocka_unit_test(counts_start_from_anything),
+        cmocka_unit_test(product_is_the_plain_product),   cmocka_unit_test(bfloat16_is_a_plain_product_too),
+        cmocka_unit_test(sums_are_nan_until_the_wait),    cmocka_unit_test(misuse_is_a_fault),
+        cmocka_unit_test(columns_and_lanes_trade_places), cmocka_unit_test(sweep_visits_all_once),
+        cmocka_unit_test(stream_k_visits_all_once),       cmocka_unit_test(counts_start_from_anything),
         cmocka_unit_test(boxes_are_swizzled_and_padded),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);

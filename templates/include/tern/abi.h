@@ -1,18 +1,18 @@
 /* The one struct a kernel takes. Plain C, shared by driver, NVRTC, emulator and exported runtime; sizes are the same everywhere.
- * y[M,N] = x[M,K] * W[N,K]^T, row major, binary16 in and out, fp32 accumulation. */
+ * y[M,N] = x[M,K] * W[N,K]^T, row major, binary16 or bfloat16 in and out, fp32 accumulation. */
 #ifndef TERN_ABI_H
 #define TERN_ABI_H
 
 struct tern_args {
-    const void *x;         /* [M][K] binary16, 256-byte aligned, row stride K */
-    const void *codes;     /* packed weights, in the template's layout (formats/layout.h) */
-    const void *scales;    /* packed scales */
-    const void *zeros;     /* packed zero points, null for symmetric formats */
-    void *y;               /* [M][N] binary16, row stride N; every element is written */
-    void *workspace;       /* as many bytes as the launch's workspace expression says; content undefined */
+    const void *x;      /* [M][K], 256-byte aligned, row stride K */
+    const void *codes;  /* packed weights, in the template's layout (formats/layout.h) */
+    const void *scales; /* packed scales */
+    const void *zeros;  /* packed zero points, null for symmetric formats */
+    void *y;            /* [M][N] of the type of x, row stride N; every element is written */
+    void *workspace;    /* as many bytes as the launch's workspace expression says; content undefined */
     long long m, n, k;
-    long long groups;      /* scale groups along K */
-    long long group_size;  /* k per group; K for one scale a row */
+    long long groups;          /* scale groups along K */
+    long long group_size;      /* k per group; K for one scale a row */
     long long multiprocessors; /* of the device, for persistent grids */
 };
 

@@ -2,7 +2,7 @@
 // memory that keeps weight tiles in flight, x in shared memory, and the reduction of the warps' partial sums. The arithmetic
 // on one tile is the template's own.
 //
-// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
+// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format), BF16 (of x and y) and the parameters
 // WARPS, ROW_TILES, PREFETCH, M_TILE, CLUSTER_K, X_CHUNK, X_BULK, RING.
 //
 // Sharing. W is cut into row blocks of ROW_TILES tiles of 16 rows. A cluster of CLUSTER_K blocks (1: a lone block) owns a

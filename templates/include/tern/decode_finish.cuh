@@ -43,11 +43,11 @@ __device__ __forceinline__ void tern_store_y(const struct tern_share &s, const s
     const long long n = (long long)(s.first_block + block) * BLOCK_ROWS + row;
     if (n >= args.n) // the last row tile is half empty where N is not a multiple of 16
         return;
-    __half *y = (__half *)args.y + (s.first_column + column) * args.n + n;
+    unsigned short *y = (unsigned short *)args.y + (s.first_column + column) * args.n + n;
 #pragma unroll
     for (int c = 0; c < COLUMN_SET; c++)
         if (column + c < s.columns)
-            y[c * args.n] = __float2half_rn(values[c]);
+            y[c * args.n] = tern_value_round<BF16>(values[c]);
 }
 
 // Sums the slots over the warps, and over the blocks of the cluster, and writes y.

@@ -2,18 +2,17 @@
  * Two ways. Exact halves: every value q - z is exact in binary16; a field of the word becomes the mantissa of 1024 + q * 2^s
  * (one lop3), and one half2 operation takes the 1024 and the zero point off again. The scale, where wanted on the weights,
  * is one more multiply: folding it into the same fma would round (1024 / 2^s + z) * scale and lose bits of the small
- * difference. Raw codes: a field alone is a subnormal binary16, q * 2^(s - 24); the kernel takes the zero point off its
+ * difference. In bfloat16 (BF16) the same with 128 + q * 2^s: seven bits of mantissa, so that fewer places do without a shift;
+ * 8-bit codes go through binary32. Raw codes (binary16 only): a field alone is a subnormal binary16, q * 2^(s - 24); the kernel takes the zero point off its
  * sums.
  *
  * Cost in instructions for the four registers (8 weights a lane) of a k-step: exact 2 bit 8.5, 3 bit 13, 4 bit 9, 8 bit 8;
- * +4 with scale; raw 2 bit 4.5, 3 bit 9, 4 bit 5. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros
+ * +4 with scale; bfloat16 2 bit 9.5, 3 bit 13.5, 4 bit 10, 8 bit 20; raw 2 bit 4.5, 3 bit 9, 4 bit 5. Register p of the fragment holds row g + 8 * (p & 1) of the tile, so zeros
  * and scales come as (row g, row g + 8). */
 #ifndef TERN_DEQUANT_CUH
 #define TERN_DEQUANT_CUH
 
-#ifndef TERN_EMULATOR
-#include <cuda_fp16.h>
-#endif
+#include "tern/activation.cuh"
 
 #define TERN_TILE_ROWS  16
 #define TERN_TILE_K     128
@@ -56,23 +55,6 @@ __device__ __forceinline__ unsigned tern_permute_bytes(unsigned a, unsigned b, u
 #endif
 }
 
-/* half2 arithmetic on fragment registers. */
-__device__ __forceinline__ __half2 tern_as_half2(unsigned bits) {
-    return *reinterpret_cast<__half2 *>(&bits);
-}
-__device__ __forceinline__ unsigned tern_half2_bits(__half2 value) {
-    return *reinterpret_cast<unsigned *>(&value);
-}
-__device__ __forceinline__ unsigned tern_add2(unsigned a, unsigned b) {
-    return tern_half2_bits(__hadd2(tern_as_half2(a), tern_as_half2(b)));
-}
-__device__ __forceinline__ unsigned tern_mul2(unsigned a, unsigned b) {
-    return tern_half2_bits(__hmul2(tern_as_half2(a), tern_as_half2(b)));
-}
-__device__ __forceinline__ unsigned tern_fma2(unsigned a, unsigned b, unsigned c) {
-    return tern_half2_bits(__hfma2(tern_as_half2(a), tern_as_half2(b), tern_as_half2(c)));
-}
-
 /* Words that a lane owns in one 16x128 tile, and where a step's registers are in them. The words of a lane are numbered
  * plane by plane: 3 bit has words 0..3 of the 2-bit plane and 4..5 of the 1-bit plane. Steps 2*piece and 2*piece + 1 of 2, 3
  * and 4 bit lie in the same words and, after a shift of the second one by 8, in the same bits. */
@@ -102,10 +84,19 @@ template <int BITS> __device__ __forceinline__ tern_zero_bias tern_zero_biases(u
     return {{zero_low * 0x00010001u, zero_high * 0x00010001u}};
 }
 
-/* What is added to take the magic number and the zero point off: -(1024 / 2^shift + z), in both halves. Integer arithmetic
- * on the binary16 pattern: 2^(10-s) + z has exponent field 25 - s and mantissa z << s. */
-__device__ __forceinline__ unsigned tern_zero_offset(unsigned zero, int shift) {
-    return (zero << shift) + (0x8000u + ((25u - (unsigned)shift) << 10)) * 0x00010001u;
+/* A type's magic number in both halves, and how it is made: 2^fraction_bits, exponent field exponent_bias + fraction_bits. */
+template <int BF16> struct tern_magic {
+    static constexpr unsigned fraction_bits = BF16 ? 7 : 10, exponent_bias = BF16 ? 127 : 15;
+    static constexpr unsigned exponent = exponent_bias + fraction_bits;
+    static constexpr unsigned both = (exponent << fraction_bits) * 0x00010001u;
+};
+
+/* What is added to take the magic number and the zero point off: -(1024 / 2^shift + z), bfloat16 -(128 / 2^shift + z), in both
+ * halves. Integer arithmetic on the pattern: the exponent field less s, and mantissa z << s, which may carry (3 bits, z = 8:
+ * 128 / 2^4 + 8 is the next power of two). */
+template <int BF16> __device__ __forceinline__ unsigned tern_zero_offset(unsigned zero, int shift) {
+    return (zero << shift) +
+           (0x8000u + ((tern_magic<BF16>::exponent - (unsigned)shift) << tern_magic<BF16>::fraction_bits)) * 0x00010001u;
 }
 
 /* Shifted right; left where `right` is negative. */
@@ -120,7 +111,7 @@ __device__ __forceinline__ unsigned tern_right_8(unsigned word, unsigned two_24)
 }
 
 /* The code of register p as base + q * 2^(pitch * place) in both halves' bits, where PLACES <= places is the number of
- * places to be told apart: pieces take place (piece % PLACES). base 0x6400 (1024.0) makes a normal number of it; base 0
+ * places to be told apart: pieces take place (piece % PLACES). A base of 1024 (bfloat16: 128) makes a normal number of it; base 0
  * leaves a subnormal one, q * 2^(pitch * place - 24), which tensor cores multiply exactly. step is a constant after
  * unrolling. */
 template <int BITS, int PLACES>
@@ -139,17 +130,32 @@ __device__ __forceinline__ unsigned tern_field(const unsigned *words, int step, 
     return BITS != 3 && base == 0 ? tern_shifted(word, right) & mask : tern_and_or(tern_shifted(word, right), mask, high);
 }
 
-/* A fragment a[4] = q - z of one k-step, from the words of a whole tile. */
-template <int BITS>
+/* Two 8-bit codes less zero point in bfloat16, through binary32: 2^23 + q less 2^23 + z. Eight bits of significand hold it. */
+__device__ __forceinline__ unsigned tern_bytes_to_bf16(unsigned word, int p, unsigned zero) {
+    const float off = __uint_as_float(0x4B000000u + (zero & 0xFFFFu));
+    const float low = __uint_as_float(tern_permute_bytes(word, 0x4B000000u, p & 1 ? 0x7441u : 0x7440u)) - off;
+    const float high = __uint_as_float(tern_permute_bytes(word, 0x4B000000u, p & 1 ? 0x7443u : 0x7442u)) - off;
+    return tern_pair_round<1>(low, high);
+}
+
+/* A fragment a[4] = q - z of one k-step, from the words of a whole tile. Exact. */
+template <int BITS, int BF16>
 __device__ __forceinline__ void tern_dequant_tile(const unsigned *words, int step, const tern_zero_bias &zero,
                                                   unsigned a[4]) {
-    const int shift = tern_codes<BITS>::shift(step);
-    const unsigned unscale = ((15u - (unsigned)shift) << 10) * 0x00010001u; /* 2^-shift */
+    /* bfloat16: codes of 2 and 3 bits fit below 128 in three of their places, of 4 bits in one */
+    constexpr int PLACES = !BF16 || BITS == 8 ? tern_codes<BITS>::places : BITS == 4 ? 1 : 3;
+    const int shift = tern_codes<BITS>::pitch * (step / 2 % tern_codes<BITS>::places % PLACES);
+    const unsigned unscale = ((tern_magic<BF16>::exponent_bias - (unsigned)shift) << tern_magic<BF16>::fraction_bits) *
+                             0x00010001u; /* 2^-shift */
 #pragma unroll
     for (int p = 0; p < 4; p++) {
-        const unsigned field = tern_field<BITS, tern_codes<BITS>::places>(words, step, p, 0x64006400u);
-        const unsigned offset = tern_zero_offset(zero.zero[p & 1], shift);
-        a[p] = shift == 0 ? tern_add2(field, offset) : tern_fma2(field, unscale, offset);
+        if constexpr (BF16 && BITS == 8) {
+            a[p] = tern_bytes_to_bf16(words[tern_codes<BITS>::word(step, p)], p, zero.zero[p & 1]);
+        } else {
+            const unsigned field = tern_field<BITS, PLACES>(words, step, p, tern_magic<BF16>::both);
+            const unsigned offset = tern_zero_offset<BF16>(zero.zero[p & 1], shift);
+            a[p] = shift == 0 ? tern_pair_add<BF16>(field, offset) : tern_pair_fma<BF16>(field, unscale, offset);
+        }
     }
 }
 
@@ -168,17 +174,31 @@ __device__ __forceinline__ void tern_raw_fragment(const unsigned *words, int ste
     }
 }
 
-/* Scales (row g in the low half, row g + 8 in the high half, as the layout stores them) to one half2 a row. */
-__device__ __forceinline__ void tern_scale_rows(unsigned pair, unsigned rows[2]) {
-    rows[0] = tern_permute_bytes(pair, 0, 0x1010u);
-    rows[1] = tern_permute_bytes(pair, 0, 0x3232u);
+/* Scales of row g and g + 8, each in both halves. In bfloat16 a binary16 scale is a sum: its eight upper bits, and the rest. */
+template <int BF16> struct tern_scale_pairs { unsigned at[2], rest[2]; };
+
+/* From the pair as the layout stores it: row g in the low half, row g + 8 in the high half. */
+template <int BF16> __device__ __forceinline__ tern_scale_pairs<BF16> tern_scale_rows(unsigned pair) {
+    if constexpr (!BF16)
+        return {{tern_permute_bytes(pair, 0, 0x1010u), tern_permute_bytes(pair, 0, 0x3232u)}, {0, 0}};
+    const float2 scale = tern_pair_floats<0>(pair);
+    const unsigned low = tern_pair_round<BF16>(scale.x, scale.x), high = tern_pair_round<BF16>(scale.y, scale.y);
+    const float low_rest = scale.x - tern_pair_floats<BF16>(low).x, high_rest = scale.y - tern_pair_floats<BF16>(high).x;
+    return {{low, high}, {tern_pair_round<BF16>(low_rest, low_rest), tern_pair_round<BF16>(high_rest, high_rest)}};
 }
 
-/* a *= scale: exact for ternary (q - z is -1, 0 or 1), rounded once to binary16 otherwise. */
-__device__ __forceinline__ void tern_scale_fragment(const unsigned rows[2], unsigned a[4]) {
+/* a *= scale, rounded once; in binary16 exact for ternary (q - z is -1, 0 or 1). In bfloat16 (q - z) times the rest of the scale
+ * is exact up to 4 bits, and is not wanted where |q - z| is a power of two: 2 bits without zero points. */
+template <int BITS, int ZEROS, int BF16>
+__device__ __forceinline__ void tern_scale_fragment(const tern_scale_pairs<BF16> &rows, unsigned a[4]) {
+    static_assert(!BF16 || BITS <= 4, "products of 8-bit codes and the rest of a scale are not exact");
 #pragma unroll
-    for (int p = 0; p < 4; p++)
-        a[p] = tern_mul2(a[p], rows[p & 1]);
+    for (int p = 0; p < 4; p++) {
+        if constexpr (!BF16 || (BITS == 2 && !ZEROS))
+            a[p] = tern_pair_mul<BF16>(a[p], rows.at[p & 1]);
+        else
+            a[p] = tern_pair_fma<BF16>(a[p], rows.at[p & 1], tern_pair_mul<BF16>(a[p], rows.rest[p & 1]));
+    }
 }
 
 #endif

@@ -1,29 +1,30 @@
-// Matrix instructions of one warp: mma.sync for f16 and s8, and ldmatrix, each with a PTX body and an emulator body.
+// Matrix instructions of one warp: mma.sync for f16, bf16 and s8, and ldmatrix, each with a PTX body and an emulator body.
 //
 // Fragments (lane = 4*g + t, g in 0..7, t in 0..3), as in the PTX manual, "Matrix fragments for mma.m16n8k16":
-//   A (16 x 16 f16): a[0] row g, k 2t..2t+1; a[1] row g+8, same k; a[2] row g, k 2t+8..; a[3] row g+8, k 2t+8..
-//   B (16 x 8 f16):  b0 k 2t..2t+1, column g; b1 k 2t+8..2t+9, column g
+//   A (16 x 16 of 16 bits): a[0] row g, k 2t..2t+1; a[1] row g+8, same k; a[2] row g, k 2t+8..; a[3] row g+8, k 2t+8..
+//   B (16 x 8 of 16 bits):  b0 k 2t..2t+1, column g; b1 k 2t+8..2t+9, column g
 //   C, D (16 x 8):   d[0], d[1] row g, columns 2t, 2t+1; d[2], d[3] row g+8
 //   A (16 x 32 8-bit): a[0] row g, k 4t..4t+3; a[1] row g+8; a[2] row g, k 4t+16..; a[3] row g+8, k 4t+16..; B alike.
 // All 32 lanes must call. Compute capability 7.5 has no k16 instruction: two k8 ones take its place.
 #ifndef TERN_MMA_CUH
 #define TERN_MMA_CUH
 
+#include "tern/activation.cuh"
+
 #ifdef TERN_EMULATOR
 #include "emulator/tern_emu.h"
-#include <cuda_fp16.h>
 #include <string.h>
 
-// What a lane brings to an f16 product, as binary32: a[2*register + element], b likewise. Converted before the exchange,
+// What a lane brings to a product of 16 bits, as binary32: a[2*register + element], b likewise. Converted before the exchange,
 // once.
 struct tern_emu_mma_halves {
     float a[8], b[4];
 };
-static inline float tern_emu_half_of(unsigned word, int element) {
-    return tern_emu_half_to_float((unsigned short)(word >> 16 * element));
+template <int BF16> static inline float tern_emu_half_of(unsigned word, int element) {
+    return tern_emu_16_to_float<BF16>((unsigned short)(word >> 16 * element));
 }
-// Row times column; products of halves are exact in binary32, the sum is taken in binary64.
-static inline float tern_emu_dot_f16(const struct tern_emu_mma_halves *all, int row, int column, float c) {
+// Row times column; products are exact in binary32, the sum is taken in binary64.
+static inline float tern_emu_dot_16(const struct tern_emu_mma_halves *all, int row, int column, float c) {
     const struct tern_emu_mma_halves *a = all + 4 * (row & 7), *b = all + 4 * column;
     double sum = c;
     for (int half = 0; half < 2; half++)
@@ -49,25 +50,34 @@ static inline int tern_emu_b_s8(const struct tern_emu_mma_lane *all, int k, int 
 }
 #endif
 
-// d = a * b + c, m16n8k16, f16 operands, f32 accumulators. d may be c.
-__device__ __forceinline__ void tern_mma_f16_into(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1,
-                                                  const float (&c)[4]) {
+#define TERN_MMA_16(type)                                                                                                   \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "         \
+                 "{%8, %9}, {%10, %11, %12, %13};"                                                                          \
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]),           \
+                   "f"(c[3]))
+
+// d = a * b + c, m16n8k16, operands of binary16 (BF16 1: bfloat16), f32 accumulators. d may be c.
+template <int BF16>
+__device__ __forceinline__ void tern_mma_16_into(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1,
+                                                 const float (&c)[4]) {
 #ifdef TERN_EMULATOR
     struct tern_emu_mma_halves mine, all[32];
     for (int i = 0; i < 8; i++)
-        mine.a[i] = tern_emu_half_of(a[i / 2], i % 2);
+        mine.a[i] = tern_emu_half_of<BF16>(a[i / 2], i % 2);
     for (int i = 0; i < 4; i++)
-        mine.b[i] = tern_emu_half_of(i < 2 ? b0 : b1, i % 2);
+        mine.b[i] = tern_emu_half_of<BF16>(i < 2 ? b0 : b1, i % 2);
     tern_emu_exchange(&mine, sizeof mine, all);
     int lane = tern_emu_lane();
     for (int i = 0; i < 4; i++)
-        d[i] = tern_emu_dot_f16(all, lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2, c[i]);
+        d[i] = tern_emu_dot_16(all, lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2, c[i]);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%10, %11, %12, %13};"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+    if constexpr (BF16)
+        TERN_MMA_16("bf16");
+    else
+        TERN_MMA_16("f16");
 #else
+    static_assert(!BF16, "bfloat16 needs compute capability 8.0");
     asm volatile("{\n.reg .f32 h<4>;\n"
                  "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {h0, h1, h2, h3}, {%4, %5}, {%8}, {%10, %11, %12, %13};\n"
                  "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%6, %7}, {%9}, {h0, h1, h2, h3};\n}"
@@ -77,14 +87,15 @@ __device__ __forceinline__ void tern_mma_f16_into(float (&d)[4], const unsigned 
 }
 
 // c += a * b.
-__device__ __forceinline__ void tern_mma_f16(float (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
-    tern_mma_f16_into(c, a, b0, b1, c);
+template <int BF16> __device__ __forceinline__ void tern_mma_16(float (&c)[4], const unsigned *a, unsigned b0, unsigned b1) {
+    tern_mma_16_into<BF16>(c, a, b0, b1, c);
 }
 
 // d = a * b: saves clearing the accumulators at the start of a group.
-__device__ __forceinline__ void tern_mma_f16_first(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1) {
+template <int BF16>
+__device__ __forceinline__ void tern_mma_16_first(float (&d)[4], const unsigned *a, unsigned b0, unsigned b1) {
     const float zero[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    tern_mma_f16_into(d, a, b0, b1, zero);
+    tern_mma_16_into<BF16>(d, a, b0, b1, zero);
 }
 
 // d = a * b + c, m16n8k32, A of u8 or (SIGNED) s8, B of s8, s32 accumulators (wrapping). d may be c. Compute capability 8.0 and

@@ -68,13 +68,13 @@ __device__ __forceinline__ void tern_block_arrive(int id, int threads) {
 #endif
 }
 
-// Copies ROWS rows of 128 binary16 (k) into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of
+// Copies ROWS rows of 128 elements of 16 bits (k) into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of
 // 128 bytes, swizzled. 64 threads call: each keeps one 16-byte chunk (8 k) of the 16 of a row and takes every 4th row.
 // `source` is its chunk in its first row, rows are `stride` elements apart, and only `inside` rows from there on are read;
 // the others become zeros.
 template <int ROWS, int THREADS>
-__device__ __forceinline__ void tern_copy_swizzled(unsigned char *to, const __half *source, long long stride, int inside,
-                                                   int thread) {
+__device__ __forceinline__ void tern_copy_swizzled(unsigned char *to, const unsigned short *source, long long stride,
+                                                   int inside, int thread) {
     static_assert(THREADS == 64, "4 rows a pass: the swizzle alternates between two columns");
     const int chunk = thread % 16, row = thread / 16, column = chunk % 8 ^ row;
     unsigned char *even = to + chunk / 8 * (ROWS * 128) + row * 128 + 16 * column;
@@ -152,15 +152,15 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 }
 
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
-// memory: put rounds them to binary16, times scale (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
+// memory: put rounds them to the type of y, times scale (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
 // column, 0..15. The exclusive-or spreads the eight addresses of a matrix over the banks.
 #define TERN_TURN_SLOT 512 /* bytes */
+template <int BF16>
 __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, int lane) {
     const int row = lane / 16 * 8 + lane % 8;
-    const unsigned value[4] = {tern_half2_bits(__floats2half2_rn(d[0] * scale.x, d[1] * scale.x)),
-                               tern_half2_bits(__floats2half2_rn(d[2] * scale.y, d[3] * scale.y)),
-                               tern_half2_bits(__floats2half2_rn(d[4] * scale.x, d[5] * scale.x)),
-                               tern_half2_bits(__floats2half2_rn(d[6] * scale.y, d[7] * scale.y))};
+    const unsigned value[4] = {
+        tern_pair_round<BF16>(d[0] * scale.x, d[1] * scale.x), tern_pair_round<BF16>(d[2] * scale.y, d[3] * scale.y),
+        tern_pair_round<BF16>(d[4] * scale.x, d[5] * scale.x), tern_pair_round<BF16>(d[6] * scale.y, d[7] * scale.y)};
     tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
 }
 __device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {

@@ -2,7 +2,7 @@
 // memory. The arithmetic, x and y are the template's own. What it is lean in: few instructions ahead of the first load, and
 // few for each tile that passes.
 //
-// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format) and the parameters
+// The including kernel has these constants in front of it: BITS, ZERO, HAS_ZEROS, GROUP (of the format), BF16 (of x and y) and the parameters
 // WARPS, ROW_TILES (tiles of 16 rows that go together: a row block), CLUSTER_K, TILES (K tiles of 128 in a stage, at most),
 // STAGES (of a ring), BULK (0: cp.async by all lanes; 1: bulk copies by lane 0, compute capability 9.0).
 //
@@ -92,7 +92,7 @@ template <class USE> __device__ __forceinline__ void tern_x_each(const struct te
 // tern_x_each gives it to. k behind K become zeros.
 __device__ __forceinline__ void tern_x_copy_async(unsigned char *to, int pitch, const struct tern_share &s,
                                                   const struct tern_args &args, int rows, int warp, int lane) {
-    const __half *x = (const __half *)args.x + s.k_begin * 128;
+    const unsigned short *x = (const unsigned short *)args.x + s.k_begin * 128;
     const int present = (int)args.k - s.k_begin * 128;
     tern_x_each(s, rows, warp, [&](int row, int q) {
         const int chunk = q * 32 + lane;

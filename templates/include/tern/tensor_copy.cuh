@@ -44,15 +44,16 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
                      :
                      : "r"(at), "l"(base), "r"(box_rows), "r"((unsigned)columns), "r"((unsigned)rows), "l"(2 * columns)
                      : "memory");
-        asm volatile("tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
-                     "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
-                     "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 6;\n" // binary16
-                     "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
-                     "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n" // 128 bytes
-                     "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"    // zeros
-                     :
-                     : "r"(at)
-                     : "memory");
+        asm volatile(
+            "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
+            "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
+            "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 6;\n" // binary16: any 16 bits are copied as they are
+            "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
+            "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n" // 128 bytes
+            "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"    // zeros
+            :
+            : "r"(at)
+            : "memory");
     }
     __syncwarp();
     asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"

@@ -87,13 +87,13 @@ __device__ __forceinline__ unsigned long long tern_wgmma_descriptor(unsigned sta
     return 0x4000004000000000ull | (start_address + 0x10000u);
 }
 
-// N columns: a multiple of 16 up to 256, those listed below. accumulate false: d = a * b.
-template <int N> struct tern_wgmma;
+// N columns: a multiple of 16 up to 256, those listed below; binary16, or bfloat16 where BF16 is 1. accumulate false: d = a * b.
+template <int N, int BF16> struct tern_wgmma;
 
 #ifdef TERN_EMULATOR
-template <int N> struct tern_wgmma {
+template <int N, int BF16> struct tern_wgmma {
     static inline void multiply(float (&d)[N / 2], const unsigned (&a)[4], unsigned long long b, bool accumulate) {
-        tern_emu_wgmma_issue(d, N, a, b, accumulate);
+        tern_emu_wgmma_issue(d, N, a, b, accumulate, BF16);
     }
 };
 #else
@@ -161,17 +161,20 @@ template <int N> struct tern_wgmma {
     "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
     "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
 
-#define TERN_WGMMA_DEFINE(N, COUNT, A0, A1, A2, A3, B, P)                                                                    \
-    template <> struct tern_wgmma<N> {                                                                                       \
-        static __device__ __forceinline__ void multiply(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b,     \
-                                                        bool accumulate) {                                                   \
-            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                    \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" TERN_WGMMA_TEXT_##COUNT "}, "            \
-                         "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 0;\n}"                                 \
-                         : TERN_WGMMA_OUT_##COUNT                                                                            \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate));                        \
-        }                                                                                                                    \
+#define TERN_WGMMA_DEFINE_TYPE(N, COUNT, A0, A1, A2, A3, B, P, BF16, TYPE)                                                  \
+    template <> struct tern_wgmma<N, BF16> {                                                                                \
+        static __device__ __forceinline__ void multiply(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b,    \
+                                                        bool accumulate) {                                                  \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\n"                                                   \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" TERN_WGMMA_TEXT_##COUNT "}, " \
+                         "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, 0;\n}"                                \
+                         : TERN_WGMMA_OUT_##COUNT                                                                           \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)accumulate));                       \
+        }                                                                                                                   \
     };
+#define TERN_WGMMA_DEFINE(N, COUNT, A0, A1, A2, A3, B, P)                                                                   \
+    TERN_WGMMA_DEFINE_TYPE(N, COUNT, A0, A1, A2, A3, B, P, 0, "f16")                                                        \
+    TERN_WGMMA_DEFINE_TYPE(N, COUNT, A0, A1, A2, A3, B, P, 1, "bf16")
 TERN_WGMMA_DEFINE(16, 8, 8, 9, 10, 11, 12, 13)
 TERN_WGMMA_DEFINE(32, 16, 16, 17, 18, 19, 20, 21)
 TERN_WGMMA_DEFINE(48, 24, 24, 25, 26, 27, 28, 29)
@@ -188,6 +191,7 @@ TERN_WGMMA_DEFINE(240, 120, 120, 121, 122, 123, 124, 125)
 TERN_WGMMA_DEFINE(256, 128, 128, 129, 130, 131, 132, 133)
 
 #undef TERN_WGMMA_DEFINE
+#undef TERN_WGMMA_DEFINE_TYPE
 // clang-format on
 #endif
 

@@ -5,7 +5,7 @@
 #define TERN_WGMMA_EMU_CUH
 
 #include "emulator/tern_emu.h"
-#include <cuda_fp16.h>
+#include "tern/activation.cuh"
 #include <string.h>
 
 #define TERN_EMU_WGMMA_OPS     64   /* products in flight of a thread */
@@ -14,7 +14,7 @@
 #define TERN_EMU_WGMMA_BLOCKS  8    /* of a cluster */
 
 struct tern_emu_wgmma_op {
-    int columns, sum, accumulate;
+    int columns, sum, accumulate, bf16;
     unsigned a[4][4]; /* registers of the four lanes that hold this thread's two rows */
     unsigned long long descriptor, checksum;
     long long group;
@@ -91,7 +91,7 @@ static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float 
 // Queues d = a * b (+ d if accumulate): 64 x columns x 16. Bits 62 and 63 of the descriptor must ask for the 128-byte
 // swizzle.
 static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a, unsigned long long descriptor,
-                                        int accumulate) {
+                                        int accumulate, int bf16) {
     struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
     unsigned all[32][4];
     tern_emu_exchange(a, 4 * sizeof *a, all);
@@ -103,6 +103,7 @@ static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a
     op->columns = columns;
     op->sum = tern_emu_wgmma_take(self, d, columns / 2);
     op->accumulate = accumulate;
+    op->bf16 = bf16;
     op->descriptor = descriptor;
     op->group = self->group;
     op->checksum = tern_emu_lane() == 0 ? tern_emu_wgmma_checksum(descriptor, columns) : 0;
@@ -110,10 +111,13 @@ static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a
     self->sums[op->sum].pending++;
 }
 
-static inline float tern_emu_wgmma_half(const unsigned char *at) {
+static inline float tern_emu_wgmma_value(unsigned short bits, int bf16) {
+    return bf16 ? tern_emu_16_to_float<1>(bits) : tern_emu_16_to_float<0>(bits);
+}
+static inline float tern_emu_wgmma_element(const unsigned char *at, int bf16) {
     unsigned short bits;
     memcpy(&bits, at, 2);
-    return tern_emu_half_to_float(bits);
+    return tern_emu_wgmma_value(bits, bf16);
 }
 
 static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, const struct tern_emu_wgmma_op *op) {
@@ -123,12 +127,14 @@ static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, 
         tern_emu_fault("wgmma: shared memory of B changed while the product was in flight");
     for (int row = 0; row < 2; row++)
         for (int k = 0; k < 16; k++)
-            a[row][k] = tern_emu_half_to_float((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)));
+            a[row][k] =
+                tern_emu_wgmma_value((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)), op->bf16);
     for (int tile = 0; tile < op->columns / 8; tile++)
         for (int e = 0; e < 2; e++) {
             float b[16];
             for (int k = 0; k < 16; k++)
-                b[k] = tern_emu_wgmma_half(tern_emu_wgmma_b(op->descriptor, 8 * tile + 2 * (tern_emu_lane() % 4) + e, k));
+                b[k] = tern_emu_wgmma_element(tern_emu_wgmma_b(op->descriptor, 8 * tile + 2 * (tern_emu_lane() % 4) + e, k),
+                                              op->bf16);
             for (int row = 0; row < 2; row++) {
                 float *d = &sum->value[4 * tile + 2 * row + e];
                 double total = op->accumulate ? (double)*d : 0.0;

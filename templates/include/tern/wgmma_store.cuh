@@ -1,4 +1,4 @@
-// Sums of a warpgroup to y: 64 rows of W (n) times COUNT * 2 rows of x (m), rounded to binary16, by way of shared memory,
+// Sums of a warpgroup to y: 64 rows of W (n) times COUNT * 2 rows of x (m), rounded to the type of y (BF16), by way of shared memory,
 // where the four warps put their 16 rows of W beside each other: 128 bytes of a row of y leave in eight neighbouring lanes.
 // Owns nothing.
 #ifndef TERN_WGMMA_STORE_CUH
@@ -35,10 +35,10 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
             continue;
 #pragma unroll
         for (int i = 0; i < PASS; i++)
-            tern_turn_put(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, lane);
+            tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, lane);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
         const int row = 16 * (first + to.warp) + lane / 8;
-        __half *y = static_cast<__half *>(args.y) + (to.x_row + row) * args.n + n;
+        unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
 #pragma unroll
         for (int i = 0; i < 4; i++)
             if (to.warp < PASS && row + 4 * i < rows)
