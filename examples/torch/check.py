@@ -26,11 +26,12 @@ def refused(kind, call):
 
 
 def close(y, x, weight, bias=None):
-    """Elementwise, against FP64: rounding to binary16 twice and FP32 sums or binary16 weights."""
+    """Elementwise, against FP64: rounding to the type of y twice and FP32 sums or weights of that type."""
+    unit = 2**-8 if y.dtype == torch.bfloat16 else 2**-11
     x, weight = x.cpu().double(), weight.double()
     want, size = x @ weight.t(), x.abs() @ weight.abs().t()
     total = want if bias is None else want + bias.cpu().double()
-    bound = 2**-10 * (want.abs() + total.abs()) + size * (2**-9 / weight.shape[1] ** 0.5 + 2**-20)
+    bound = 2 * unit * (want.abs() + total.abs()) + size * (4 * unit / weight.shape[1] ** 0.5 + 2**-20)
     return bool(((y.cpu().double() - total).abs() <= bound).all())  # NaN fails
 
 
@@ -77,7 +78,12 @@ def main(folder, device):
     loaded = tern_torch.GPTQLinear.from_checkpoint(runtime, 4, qweight, qzeros, scales4)
     check(torch.equal(loaded.codes, gptq.codes) and torch.equal(loaded.zeros, gptq.zeros), "the same from a checkpoint's tensors")
 
-    check(refused(TypeError, lambda: layer(x.bfloat16())), "bfloat16 is refused")
+    wide_range = tern_torch.TernaryLinear(runtime, weights, scales, bias, dtype=torch.bfloat16)
+    large = 1e6 * x.bfloat16()
+    check(close(wide_range(large), large, weight, bias.bfloat16()), "bfloat16, beyond the range of float16")
+    check(torch.equal(wide_range.codes, layer.codes) and torch.equal(wide_range.scales, layer.scales), "of the same packed weights")
+    check(refused(TypeError, lambda: layer(x.bfloat16())), "bfloat16 into a layer of float16 is refused")
+    check(refused(TypeError, lambda: tern_torch.linear(x.bfloat16(), layer.codes, layer.scales, None, layer.bias, layer.format, n, k)), "a bias of another type is refused")
     check(refused(ValueError, lambda: layer(x[:, :128])), "another K is refused")
     check(refused(tern_torch.TernError, lambda: tern_torch.TernaryLinear(runtime, weights, scales[:1])), "a format that the table lacks")
     check(refused(tern_torch.TernError, lambda: tern_torch.TernaryLinear(runtime, weights, torch.ones(3, n))), "scales of another group")

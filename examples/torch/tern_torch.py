@@ -4,7 +4,7 @@
     layer = tern_torch.TernaryLinear(runtime, weights, scales)
     y = layer(x)                                            # x: float16, any shape [..., K]; on torch's current stream
 
-Inference only, float16 only (no kernel takes bfloat16). The modules keep packed weights and scales, nothing else. Launches neither
+Inference only. bfloat16: TernaryLinear(..., dtype=torch.bfloat16), with a table that holds it. The modules keep packed weights and scales, nothing else. Launches neither
 wait nor compile; workspace comes from torch's allocator, so that CUDA graphs can capture them and torch.compile sees one operator."""
 
 import ctypes
@@ -73,6 +73,7 @@ class TernError(RuntimeError):
 _MATCHES = ("none", "exact", "between", "near", "default")
 _runtimes = {}  # torch.device to Runtime: operators take tensors only, so that graphs of torch.compile can be kept
 _ALIGNMENT = 256
+_OPS = {torch.float16: b"linear-a16", torch.bfloat16: b"linear-bf16"}
 
 
 class Runtime:
@@ -100,20 +101,20 @@ class Runtime:
         if status:
             raise TernError(self.lib.tern_rt_status_name(status).decode(), error.text.decode())
 
-    def layer(self, format, n, k):
-        """Sizes of a layer, kept: looked up once for each (format, n, k)."""
-        found = self._layers.get((format, n, k))
+    def layer(self, format, n, k, dtype=torch.float16):
+        """Sizes of a layer, kept: looked up once for each (format, n, k) and type of activations."""
+        found = self._layers.get((format, n, k, dtype))
         if found is None:
             with self._lock:
                 found, error = _Layer(), _Error()
-                args = (self.handle, format.encode(), None, ctypes.c_int64(n), ctypes.c_int64(k))
+                args = (self.handle, format.encode(), _OPS[dtype], ctypes.c_int64(n), ctypes.c_int64(k))
                 self.check(self.lib.tern_rt_layer(*args, ctypes.byref(found), ctypes.byref(error)), error)
-                self._layers[(format, n, k)] = found
+                self._layers[(format, n, k, dtype)] = found
         return found
 
-    def choice(self, format, n, k, m):
-        """What a call with m rows would do: .use_cublas tells where FP16 cuBLASLt was measured to be faster."""
-        return self.lib.tern_rt_choice(self.handle, ctypes.byref(self.layer(format, n, k)), ctypes.c_int64(m))
+    def choice(self, format, n, k, m, dtype=torch.float16):
+        """What a call with m rows would do: .use_cublas tells where cuBLASLt in that type was measured to be faster."""
+        return self.lib.tern_rt_choice(self.handle, ctypes.byref(self.layer(format, n, k, dtype)), ctypes.c_int64(m))
 
 
 def _aligned_empty(shape, dtype, device):
@@ -146,8 +147,8 @@ def linear(
     k: int,
 ) -> torch.Tensor:
     """y[..., n] = x[..., k] * W[n, k]^T + bias; codes, scales and zeros as Packed keeps them."""
-    if x.dtype != torch.float16:
-        raise TypeError(f"tern::linear takes float16 activations, not {x.dtype}")
+    if x.dtype not in _OPS or (bias is not None and bias.dtype != x.dtype):
+        raise TypeError(f"tern::linear takes float16 or bfloat16 activations, and a bias of that type; not {x.dtype}")
     if x.shape[-1] != k:
         raise ValueError(f"activations [..., {x.shape[-1]}] for a layer with K = {k}")
     y = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
@@ -155,14 +156,14 @@ def linear(
     if m == 0:
         return y
     runtime = _runtimes[x.device]
-    layer = _Layer.from_buffer_copy(runtime.layer(format, n, k))
+    layer = _Layer.from_buffer_copy(runtime.layer(format, n, k, x.dtype))
     # Copies only of tensors that lost their alignment, as a clone on the CPU does; none of what CUDA allocates.
     x, codes, scales = _aligned(x), _aligned(codes), _aligned(scales)
     zeros = _aligned(zeros) if zeros is not None else None
     layer.codes, layer.scales = codes.data_ptr(), scales.data_ptr()
     layer.zeros = zeros.data_ptr() if zeros is not None else None
     layer.bias = bias.data_ptr() if bias is not None else None
-    need = runtime.choice(format, n, k, m).workspace_bytes
+    need = runtime.choice(format, n, k, m, x.dtype).workspace_bytes
     workspace = _aligned_empty((need,), torch.uint8, x.device) if need else None
     stream = torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else None
     call = _Call(x.data_ptr(), y.data_ptr(), m, workspace.data_ptr() if need else None, need, stream)
@@ -179,13 +180,13 @@ def _(x, codes, scales, zeros, bias, format, n, k):
 
 
 class Packed(torch.nn.Module):
-    """A linear layer of packed weights: W[n, k] = scale[group, n] * (code[n, k] - zero[group, n])."""
+    """A linear layer of packed weights: W[n, k] = scale[group, n] * (code[n, k] - zero[group, n]). dtype: of x, y and bias."""
 
-    def __init__(self, runtime, format, codes, scales, zeros=None, bias=None):
+    def __init__(self, runtime, format, codes, scales, zeros=None, bias=None, dtype=torch.float16):
         super().__init__()
-        self.runtime, self.format = runtime, format
+        self.runtime, self.format, self.dtype = runtime, format, dtype
         self.n, self.k = codes.shape
-        layer = runtime.layer(format, self.n, self.k)
+        layer = runtime.layer(format, self.n, self.k, dtype)
         canonical, _kept = self._weights(codes, scales, zeros)
         packed = [torch.empty(size, dtype=torch.uint8) for size in (layer.code_bytes, layer.scale_bytes, layer.zero_bytes)]
         error = _Error()
@@ -199,7 +200,7 @@ class Packed(torch.nn.Module):
         self.register_buffer("codes", place(packed[0]))
         self.register_buffer("scales", place(packed[1]))
         self.register_buffer("zeros", place(packed[2]) if layer.zero_bytes else None)
-        self.register_buffer("bias", None if bias is None else bias.to(torch.float16).to(runtime.device))
+        self.register_buffer("bias", None if bias is None else bias.to(dtype).to(runtime.device))
 
     @staticmethod
     def _weights(codes, scales, zeros):
@@ -211,7 +212,7 @@ class Packed(torch.nn.Module):
 
     def unpack(self):
         """Codes, scales and zeros again, bit for bit."""
-        layer = self.runtime.layer(self.format, self.n, self.k)
+        layer = self.runtime.layer(self.format, self.n, self.k, self.dtype)
         out = [torch.empty((self.n, self.k), dtype=torch.uint8), torch.empty((layer.groups, self.n), dtype=torch.float16)]
         zeros = torch.empty((layer.groups, self.n), dtype=torch.uint8) if layer.zero_bytes else None
         weights, kept = self._weights(*out, zeros)
@@ -224,34 +225,36 @@ class Packed(torch.nn.Module):
         return kept
 
     def forward(self, x):
+        if x.dtype != self.dtype:
+            raise TypeError(f"a layer of {self.dtype} activations, not {x.dtype}")
         return linear(x, self.codes, self.scales, self.zeros, self.bias, self.format, self.n, self.k)
 
     def extra_repr(self):
-        return f"in_features={self.k}, out_features={self.n}, format={self.format}, bias={self.bias is not None}"
+        return f"in_features={self.k}, out_features={self.n}, format={self.format}, bias={self.bias is not None}, {self.dtype}"
 
 
 class TernaryLinear(Packed):
     """weights [N, K] of -1, 0 and 1; scales [groups, N], a group of 128 along K, or [1, N], one a row."""
 
-    def __init__(self, runtime, weights, scales, bias=None):
+    def __init__(self, runtime, weights, scales, bias=None, dtype=torch.float16):
         group = "channel" if scales.shape[0] == 1 else "g128"
-        super().__init__(runtime, f"ternary-{group}", weights.to(torch.int16) + 1, scales, bias=bias)
+        super().__init__(runtime, f"ternary-{group}", weights.to(torch.int16) + 1, scales, bias=bias, dtype=dtype)
 
 
 class GPTQLinear(Packed):
     """codes [N, K] of `bits` bits, scales [groups, N], zeros [groups, N] or None for 2^(bits-1); the group from the shapes."""
 
-    def __init__(self, runtime, bits, codes, scales, zeros=None, bias=None):
+    def __init__(self, runtime, bits, codes, scales, zeros=None, bias=None, dtype=torch.float16):
         groups = scales.shape[0]
         group = "channel" if groups == 1 else f"g{codes.shape[1] // groups}"
-        super().__init__(runtime, f"gptq{bits}-{group}{'' if zeros is None else '-asym'}", codes, scales, zeros, bias)
+        super().__init__(runtime, f"gptq{bits}-{group}{'' if zeros is None else '-asym'}", codes, scales, zeros, bias, dtype)
 
     @classmethod
-    def from_checkpoint(cls, runtime, bits, qweight, qzeros, scales, bias=None, zero_offset=1):
+    def from_checkpoint(cls, runtime, bits, qweight, qzeros, scales, bias=None, zero_offset=1, dtype=torch.float16):
         """AutoGPTQ's tensors without act-order, 2, 4 or 8 bits: qweight [K*bits/32, N], qzeros [groups, N*bits/32] int32.
         zero_offset: 1 for the first version of the format, 0 for gptq_v2."""
         shifts = torch.arange(0, 32, bits, dtype=torch.int32)
         fields = lambda t: (t.cpu().unsqueeze(-1) >> shifts) & ((1 << bits) - 1)
         codes = fields(qweight.t()).reshape(qweight.shape[1], -1)
         zeros = (fields(qzeros).reshape(qzeros.shape[0], -1) + zero_offset) & ((1 << bits) - 1)
-        return cls(runtime, bits, codes, scales, zeros, bias)
+        return cls(runtime, bits, codes, scales, zeros, bias, dtype)

@@ -1,5 +1,6 @@
 /* Curves of the best so far; table and JSON of them. See curve.h. */
 #include "output/curve.h"
+#include "output/report_parts.h"
 
 #include "core/str.h"
 
@@ -118,7 +119,9 @@ static bool same_block(const struct tern_curve *a, const struct tern_curve *b) {
 }
 
 static void print_heading(FILE *out, const struct tern_curve *s) {
-    fprintf(out, "%s  %s  on %s (%s)\n", s->problem.shapes, s->problem.format, s->problem.gpu, s->problem.arch);
+    char series[64];
+    report_series(&s->problem, series, sizeof series);
+    fprintf(out, "%s  %s  on %s (%s)\n", s->problem.shapes, series, s->problem.gpu, s->problem.arch);
     fprintf(out, "%80s\n", "GPU s until within ... of the best");
     fprintf(out, "  %-10s %5s  %6s %6s %8s %8s ", "layer", "M", "tried", "right", "GPU s", "best us");
     for (size_t l = 0; l < LEVEL_COUNT; l++)

@@ -147,7 +147,8 @@ static void add_macros(const struct tern_export_gpu *gpu, bool planned, struct t
 static const char DECLARATIONS[] =
     "/* The choice for y[m,n] = x[m,k] * W[n,k]^T by the first table, of the GPU in TERN_DISPATCH_GPU. op NULL: "
     "\"linear-a16\"\n"
-    " * (16-bit activations, weights exact). Pure: no allocation, no lock, any thread. n is a multiple of 8 and k of 32; "
+    " * (x and y binary16; \"linear-bf16\": bfloat16). Pure: no allocation, no lock, any thread. n is a multiple of 8 and k "
+    "of 32; "
     "sizes\n"
     " * of 2^24 and more are not served. All m of one (format, n, k) read the layout of one tuned shape. */\n"
     "struct tern_choice tern_select(const char *format, const char *op, int64_t m, int64_t n, int64_t k);\n"

@@ -1,4 +1,5 @@
 /* What became of candidates, by template, and why. See trials.h. */
+#include "output/report_parts.h"
 #include "output/trials_parts.h"
 
 #include <stdlib.h>
@@ -131,18 +132,21 @@ json_t *outcome_json(const struct tern_trial *trials, size_t count) {
     return rows;
 }
 
-/* Formats one after the other: candidates of two formats are different programs. */
+/* Formats and ops one after the other: candidates of two of them are different programs. */
 void tern_trials_outcomes(FILE *out, const struct tern_trials *list) {
     for (size_t at = 0, end; at < list->count; at = end) {
         const struct tern_result *p = list->rows[at].problem;
         for (end = at + 1; end < list->count; end++) {
             const struct tern_result *q = list->rows[end].problem;
-            if (!p != !q || (p && (strcmp(p->shapes, q->shapes) != 0 || strcmp(p->format, q->format) != 0)))
+            if (!p != !q ||
+                (p && (strcmp(p->shapes, q->shapes) != 0 || strcmp(p->format, q->format) != 0 || strcmp(p->op, q->op) != 0)))
                 break;
         }
-        if (p)
-            fprintf(out, "%s%s  %s  on %s: checks and screens\n", at ? "\n" : "", p->shapes, p->format, p->gpu);
-        else
+        char series[64];
+        if (p) {
+            report_series(p, series, sizeof series);
+            fprintf(out, "%s%s  %s  on %s: checks and screens\n", at ? "\n" : "", p->shapes, series, p->gpu);
+        } else
             fprintf(out, "\nrefused by the compiler, whatever the problem\n");
         outcome_print(out, &list->rows[at], end - at);
     }

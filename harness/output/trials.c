@@ -1,4 +1,5 @@
 /* Lists of trials: order, table, CSV, JSON. See trials.h. */
+#include "output/report_parts.h"
 #include "output/trials_parts.h"
 
 #include <math.h>
@@ -83,7 +84,9 @@ void tern_trials_table(FILE *out, const struct tern_trials *list) {
         if (!p)
             continue;
         if (p != last) {
-            fprintf(out, "%s%s  %s  %s M=%lld  on %s\n", last ? "\n" : "", p->shapes, p->format, p->layer, (long long)p->m,
+            char series[64];
+            report_series(p, series, sizeof series);
+            fprintf(out, "%s%s  %s  %s M=%lld  on %s\n", last ? "\n" : "", p->shapes, series, p->layer, (long long)p->m,
                     p->gpu);
             fprintf(out, "  %-9s %-8s %8s  %-14s %s\n", "stage", "outcome", "us", "template", "parameters, or why not");
         }

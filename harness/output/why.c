@@ -1,4 +1,5 @@
 /* Why a winner is one: finalists, what was pruned by which rule, what failed, what the compiler says. See trials.h. */
+#include "output/report_parts.h"
 #include "output/trials_parts.h"
 
 #include <math.h>
@@ -29,8 +30,10 @@ static void print_params(FILE *out, const char *params) {
 
 static void print_winner(FILE *out, const struct tern_why *why) {
     const struct tern_result *w = why->winner;
-    fprintf(out, "%s  %s  %s %lldx%lld  M=%lld  on %s%s%s\n", w->shapes, w->format, w->layer, (long long)w->n,
-            (long long)w->k, (long long)w->m, w->gpu, w->policy[0] ? ", " : "", w->policy);
+    char series[64];
+    report_series(w, series, sizeof series);
+    fprintf(out, "%s  %s  %s %lldx%lld  M=%lld  on %s%s%s\n", w->shapes, series, w->layer, (long long)w->n, (long long)w->k,
+            (long long)w->m, w->gpu, w->policy[0] ? ", " : "", w->policy);
     if (w->planned) {
         fprintf(out, "PLANNED: %s, predicted %.2f us, limit %.2f us; nothing was measured\n", w->template_name,
                 w->predicted_us, w->limit_us);

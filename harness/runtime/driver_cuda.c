@@ -73,7 +73,7 @@ static const struct {
 struct cuda {
     struct cuda_api api;
     int device, cc;
-    void *primary, *bias_module, *bias;
+    void *primary, *bias_module, *bias[TERN_ACTIVATION_COUNT];
 };
 
 static enum tern_rt_status load_api(struct cuda_api *api, struct tern_rt_error *err) {
@@ -186,8 +186,11 @@ static enum tern_rt_status cuda_open(int device, void **context, struct tern_rt_
     if (!status)
         status = find_device(cuda, device, info, err);
     if (!status)
-        status =
-            cuda_load(cuda, tern_bias_ptx, sizeof tern_bias_ptx, TERN_BIAS_ENTRY, 0, &cuda->bias_module, &cuda->bias, err);
+        status = cuda_load(cuda, tern_bias_ptx, sizeof tern_bias_ptx, TERN_BIAS_ENTRY, 0, &cuda->bias_module,
+                           &cuda->bias[TERN_F16], err);
+    if (!status)
+        status = check(cuda, cuda->api.module_function(&cuda->bias[TERN_BF16], cuda->bias_module, TERN_BIAS_BF16_ENTRY),
+                       "loading " TERN_BIAS_BF16_ENTRY, err);
     if (status) {
         cuda_close(cuda);
         return status;
@@ -222,15 +225,15 @@ static enum tern_rt_status cuda_launch(void *context, const struct tern_rt_work 
     return start(context, &config, work->function, parameters, err);
 }
 
-static enum tern_rt_status cuda_add_bias(void *context, void *y, const void *bias, int64_t m, int64_t n, void *stream,
-                                         struct tern_rt_error *err) {
+static enum tern_rt_status cuda_add_bias(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err) {
     struct cuda *cuda = context;
+    struct tern_rt_bias w = *work; /* the driver copies from it before the call returns */
     const struct cuda_config config = {
-        .grid = {(unsigned int)((n + BIAS_BLOCK - 1) / BIAS_BLOCK), (unsigned int)(m < BIAS_ROWS ? m : BIAS_ROWS), 1},
+        .grid = {(unsigned int)((w.n + BIAS_BLOCK - 1) / BIAS_BLOCK), (unsigned int)(w.m < BIAS_ROWS ? w.m : BIAS_ROWS), 1},
         .block = {BIAS_BLOCK, 1, 1},
-        .stream = stream};
-    void *parameters[] = {&y, &bias, &m, &n};
-    return start(cuda, &config, cuda->bias, parameters, err);
+        .stream = w.stream};
+    void *parameters[] = {&w.y, &w.bias, &w.m, &w.n};
+    return start(cuda, &config, cuda->bias[w.type], parameters, err);
 }
 
 static enum tern_rt_status cuda_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {

@@ -285,7 +285,8 @@ enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_laye
     const struct tern_kernel_ *row = (const struct tern_kernel_ *)(const void *)choice.kernel;
     const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream};
     status = rt->driver->launch(rt->context, &work, err);
-    if (!status && layer->bias)
-        status = rt->driver->add_bias(rt->context, call->y, layer->bias, call->m, layer->n, call->stream, err);
+    struct tern_rt_bias bias = {TERN_F16, call->y, layer->bias, call->m, layer->n, call->stream};
+    if (!status && layer->bias && tern_activation_of_op(layer->op, &bias.type)) /* tables hold no other op */
+        status = rt->driver->add_bias(rt->context, &bias, err);
     return status;
 }

@@ -5,10 +5,10 @@
  *     tern_rt_open            once a device: chooses the table by what the driver says, loads its kernels
  *     tern_rt_layer           once a layer: names the problem; its packed weights serve every m
  *     tern_rt_pack            offline or at load: canonical weights to what the kernels read, on the host
- *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), binary16 in and out, on the caller's stream
+ *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), on the caller's stream
  *
- * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. Activations are binary16;
- * there is no bfloat16, because no template has it. A process that runs out of host memory while packing is aborted. */
+ * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. x, y and bias are binary16
+ * in layers of op "linear-a16", bfloat16 in those of "linear-bf16"; the table must hold the op. A process that runs out of host memory while packing is aborted. */
 #ifndef TERN_RT_H
 #define TERN_RT_H
 
@@ -79,7 +79,7 @@ struct tern_rt_layer {
     int64_t code_bytes, scale_bytes, zero_bytes; /* of the packed weights; zero_bytes 0: no zero points */
     char layout[32];
     const void *codes, *scales, *zeros; /* packed, in device memory, 256-byte aligned */
-    const void *bias;                   /* [n] binary16 in device memory, added after rounding to binary16; or NULL */
+    const void *bias;                   /* [n] of the type of y in device memory, added after rounding to it; or NULL */
 };
 /* op NULL: "linear-a16". ARGUMENT: unknown format, n or k that the formats do not allow; NO_KERNEL. */
 TERN_RT_API enum tern_rt_status tern_rt_layer(const struct tern_rt *rt, const char *format, const char *op, int64_t n,
@@ -100,7 +100,8 @@ TERN_RT_API enum tern_rt_status tern_rt_unpack(const struct tern_rt_layer *layer
                                                const void *zeros, struct tern_rt_weights *weights,
                                                struct tern_rt_error *err);
 
-/* What a launch with m rows would do; kernel NULL: nothing serves it. use_cublas tells where FP16 cuBLASLt was faster. */
+/* What a launch with m rows would do; kernel NULL: nothing serves it. use_cublas tells where cuBLASLt in the
+ * type of x was faster. */
 TERN_RT_API struct tern_choice tern_rt_choice(const struct tern_rt *rt, const struct tern_rt_layer *layer, int64_t m);
 /* Most workspace that any m in 1..max_m needs: some 30 ns a row, so once a layer. */
 TERN_RT_API int64_t tern_rt_workspace_bytes(const struct tern_rt *rt, const struct tern_rt_layer *layer, int64_t max_m);
@@ -109,8 +110,8 @@ TERN_RT_API int64_t tern_rt_workspace_bytes(const struct tern_rt *rt, const stru
 TERN_RT_API enum tern_rt_status tern_rt_pool_add(struct tern_rt *rt, void *stream, int64_t bytes, struct tern_rt_error *err);
 
 struct tern_rt_call {
-    const void *x;   /* [m][k] binary16, contiguous, 256-byte aligned */
-    void *y;         /* [m][n] binary16, contiguous, 16-byte aligned */
+    const void *x;   /* [m][k], contiguous, 256-byte aligned */
+    void *y;         /* [m][n], contiguous, 16-byte aligned */
     int64_t m;       /* 0 returns at once */
     void *workspace; /* 256-byte aligned; NULL: the stream's own */
     int64_t workspace_bytes;

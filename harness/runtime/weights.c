@@ -17,9 +17,10 @@ enum tern_rt_status tern_rt_layer(const struct tern_rt *rt, const char *format, 
     memset(layer, 0, sizeof *layer);
     if (tern_format_parse(format, &parsed, &why) || tern_format_check_shape(&parsed, n, k, true, &why))
         return tern_rt_fail(err, TERN_RT_ARGUMENT, "%s", why.text);
-    const struct tern_family_ *family = tern_family_of_(table, op ? op : "linear-a16", format);
+    const struct tern_family_ *family = tern_family_of_(table, op ? op : tern_activation_op(TERN_F16), format);
     if (!family)
-        return tern_rt_fail(err, TERN_RT_NO_KERNEL, "the table of %s holds no %s", table->gpu, format);
+        return tern_rt_fail(err, TERN_RT_NO_KERNEL, "the table of %s holds no %s of %s", table->gpu,
+                            op ? op : tern_activation_op(TERN_F16), format);
     const struct tern_group_ *group = tern_nearest_(table, family, n, k, &over, &under);
     const struct tern_kernel *kernel = &table->kernels[table->entries[group->first].kernel].kernel;
     const struct tern_layout *layout = tern_layout_find(kernel->layout);

@@ -15,6 +15,7 @@ libraries=(build/libtern.a -llua5.4 -lsqlite3 -ljansson -lxxhash -lzstd -ldl -lp
 
 "$tune" doctor 2>/dev/null | grep -qi "nvrtc.*not found" && echo "no NVRTC to plan a table with" && exit 77
 check "a table is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3,17 --templates mma-decode --formats "ternary-g128,gptq4-g32-asym" --budget 15s --db "$work/t.db" --cache "$work/cache"
+check "and one of bfloat16 beside it" exits 0 "linear-bf16" "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --activations bf16 --templates mma-decode --formats ternary-g128 --budget 15s --db "$work/t.db" --cache "$work/cache"
 check "it is exported with its kernels" exits 0 "" "$tune" export --gpu h200 --db "$work/t.db" --allow-planned -o "$work/x"
 check "every kernel is packed" grep -q '"missing": 0' "$work/x/manifest.json"
 check "nothing has changed since" exits 0 "" "$tune" export --gpu h200 --db "$work/t.db" --allow-planned --check "$work/x"
@@ -36,7 +37,7 @@ cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
 [ -z "$cuda" ] || check "constants and structs are those of cuda.h" gcc "${own[@]}" -isystem "$cuda" -c tests/runtime/cuda_abi.c -o "$work/cuda_abi.o"
 if command -v ptxas >/dev/null; then
     printf '#include "runtime/bias_ptx.h"\n#include <stdio.h>\nint main(void) { return fputs(tern_bias_ptx, stdout) < 0; }\n' >"$work/ptx.c"
-    check "the bias kernel assembles" sh -c "gcc -Iharness '$work/ptx.c' -o '$work/ptx' && '$work/ptx' >'$work/bias.ptx' && for arch in sm_75 sm_80 sm_90a; do ptxas -arch=\$arch '$work/bias.ptx' -o '$work/bias.cubin' || exit 1; done"
+    check "the bias kernels assemble" sh -c "gcc -Iharness '$work/ptx.c' -o '$work/ptx' && '$work/ptx' >'$work/bias.ptx' && for arch in sm_75 sm_80 sm_90a; do ptxas -arch=\$arch '$work/bias.ptx' -o '$work/bias.cubin' || exit 1; done"
 fi
 
 # ---- ThreadSanitizer: the runtime, the header and the test are instrumented; the emulator is not ----

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Templates x formats x odd shapes on the emulator, and proof that a broken kernel is caught: one TAP line for each template and format.
-# Under three minutes on two cores. usage: tests/emulator/matrix.sh [option of tune verify...]
+# Under four minutes on two cores. usage: tests/emulator/matrix.sh [option of tune verify...]
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
@@ -24,22 +24,30 @@ check() { # name, condition's exit code
 }
 
 # ---- the matrix: the default candidate and one more, every order of threads -----------------------------------------------------
-timeout -k 5 400 "$tune" verify --backend emu --per-template 1 --order all --jobs "$(nproc)" --cache "$work/cache" "$@" \
-    >"$work/log" 2>"$work/errors"
-code=$?
-rows=0
-while read -r template format good failed _ launches _; do
-    [ "$template" = template ] && continue
-    [ "${failed//[0-9]/}" = "" ] && [ -n "$failed" ] && [ "${launches//[0-9]/}" = "" ] || break
-    rows=$((rows + 1))
-    [ "$good" -gt 0 ] && [ "$failed" -eq 0 ] && [ "$launches" -gt 0 ]
-    check "$template $format: $good candidates, $launches launches" $?
-done <"$work/log"
-[ "$code" -eq 0 ] && [ "$rows" -gt 0 ] || cat "$work/errors"
-[ "$code" -eq 0 ]
-check "tune verify exits with 0" $?
-[ "$rows" -ge 16 ]
-check "$rows pairs of template and format were checked" $?
+verify() { # least number of pairs, option...
+    local least=$1 code rows=0
+    shift
+    timeout -k 5 400 "$tune" verify --backend emu --per-template 1 --order all --jobs "$(nproc)" --cache "$work/cache" "$@" \
+        >"$work/log" 2>"$work/errors"
+    code=$?
+    while read -r template format good failed _ launches _; do
+        [ "$template" = template ] && continue
+        [ "${failed//[0-9]/}" = "" ] && [ -n "$failed" ] && [ "${launches//[0-9]/}" = "" ] || break
+        rows=$((rows + 1))
+        [ "$good" -gt 0 ] && [ "$failed" -eq 0 ] && [ "$launches" -gt 0 ]
+        check "$template $format: $good candidates, $launches launches" $?
+    done <"$work/log"
+    [ "$code" -eq 0 ] && [ "$rows" -gt 0 ] || cat "$work/errors"
+    [ "$code" -eq 0 ]
+    check "tune verify exits with 0" $?
+    [ "$rows" -ge "$least" ]
+    check "$rows pairs of template and format were checked" $?
+}
+verify 16 "$@"
+# bfloat16: three code widths decode in three ways
+verify 12 --activations bf16 --formats ternary-g128,gptq4-g128-asym,gptq8-g64-asym "$@"
+grep -q '^activations: bf16' "$work/log"
+check "the table says that it is of bfloat16" $?
 
 # ---- a kernel with one bug at a time --------------------------------------------------------------------------------------------
 home=$work/home
@@ -80,6 +88,9 @@ check "ASan still names it in a worker that has run other objects" $?
 "$tune" verify --templates nosuch >"$work/log" 2>&1
 [ $? -eq 2 ]
 check "an unknown template is a usage error" $?
+"$tune" verify --templates imma-decode --activations bf16 --formats ternary-g128 >"$work/log" 2>&1
+[ $? -eq 2 ]
+check "a template that does not take bfloat16 leaves nothing to verify" $?
 "$tune" verify --templates simt-decode --formats gptq5-g128 >"$work/log" 2>&1
 [ $? -eq 2 ]
 check "an unknown format is a usage error" $?

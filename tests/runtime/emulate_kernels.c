@@ -15,6 +15,7 @@ static enum tern_status make_source(const struct tern_kernel *kernel, struct ter
     struct tern_template tmpl = {0};
     struct tern_candidate candidate;
     struct tern_format format;
+    enum tern_activation type = TERN_F16;
     char relative[96], dir[4096], file[4200], *text = NULL;
     size_t length;
     tern_str_format(relative, sizeof relative, "templates/%s", kernel->template_name);
@@ -23,13 +24,15 @@ static enum tern_status make_source(const struct tern_kernel *kernel, struct ter
         status = tern_template_load(dir, &tmpl, err);
     if (!status)
         status = tern_format_parse(kernel->format, &format, err);
+    if (!status && !tern_activation_of_op(kernel->op, &type))
+        status = tern_error_set(err, TERN_INTERNAL, "unknown op %s", kernel->op);
     if (!status)
         status = tern_candidate_parse(&tmpl, kernel->params, &candidate, err);
     tern_str_format(file, sizeof file, "%s/kernel.cu", dir);
     if (!status)
         status = tern_file_read(file, &text, &length, err);
     if (!status) {
-        tern_candidate_preamble(&candidate, &format, TERN_F16, source);
+        tern_candidate_preamble(&candidate, &format, type, source);
         tern_str_append(source, text);
     }
     free(text);

@@ -2,7 +2,6 @@
  * emulator itself is not instrumented: the lock around it is the test's, as a stream's order is the device's. */
 #include "emulated.h"
 
-#include "core/half.h"
 #include "device/emu.h"
 
 #include <dlfcn.h>
@@ -94,14 +93,14 @@ static enum tern_rt_status emulated_launch(void *context, const struct tern_rt_w
     return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
 }
 
-/* What bias_ptx.h does: one addition in binary16, of values that binary32 holds exactly. */
-static enum tern_rt_status emulated_bias(void *context, void *y, const void *bias, int64_t m, int64_t n, void *stream,
-                                         struct tern_rt_error *err) {
-    uint16_t *out = y;
-    const uint16_t *add = bias;
-    (void)context, (void)stream, (void)err;
-    for (int64_t i = 0; i < m * n; i++)
-        out[i] = tern_half_from_double((double)tern_half_to_float(out[i]) + (double)tern_half_to_float(add[i % n]));
+/* What bias_ptx.h does: one addition, rounded once. */
+static enum tern_rt_status emulated_bias(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err) {
+    uint16_t *y = work->y;
+    const uint16_t *bias = work->bias;
+    (void)context, (void)err;
+    for (int64_t i = 0; i < work->m * work->n; i++)
+        y[i] = tern_activation_from_double(work->type, tern_activation_to_double(work->type, y[i]) +
+                                                           tern_activation_to_double(work->type, bias[i % work->n]));
     return TERN_RT_OK;
 }
 

@@ -7,6 +7,8 @@
 
 #include "emulated.h"
 
+#include "core/activation.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +55,8 @@ static enum tern_rt_status counting_launch(void *context, const struct tern_rt_w
     workspace = work->args->workspace;
     return TERN_RT_OK;
 }
-static enum tern_rt_status counting_bias(void *context, void *y, const void *bias, int64_t m, int64_t n, void *stream,
-                                         struct tern_rt_error *err) {
-    (void)context, (void)y, (void)bias, (void)m, (void)n, (void)stream, (void)err;
+static enum tern_rt_status counting_bias(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err) {
+    (void)context, (void)work, (void)err;
     counted++;
     return TERN_RT_OK;
 }
@@ -334,6 +335,36 @@ static void check_archives(struct setting *s) {
     free(data);
 }
 
+/* A layer of bfloat16 with the same packed weights: row 0 of x is 2^100 at one k, which binary16 cannot hold, row 1 is zero. */
+static void check_bf16(struct setting *s) {
+    enum { HOT = 77 };
+    struct tern_rt_layer layer;
+    struct tern_rt_error err = {0};
+    const int64_t n = s->layer.n, k = s->layer.k;
+    uint16_t *x = tern_emulated_alloc((size_t)(4 * k)), *y = tern_emulated_alloc((size_t)(4 * n)),
+             *bias = tern_emulated_alloc((size_t)(2 * n));
+    const struct tern_rt_call call = {.x = x, .y = y, .m = 2};
+    expect(tern_rt_layer(s->rt, "ternary-g128", "linear-bf16", n, k, &layer, &err) == TERN_RT_OK, "a layer of bfloat16",
+           &err);
+    layer.codes = s->layer.codes, layer.scales = s->layer.scales, layer.bias = bias;
+    memset(x, 0, (size_t)(4 * k));
+    x[HOT] = tern_activation_from_double(TERN_BF16, 0x1p100);
+    for (int64_t i = 0; i < n; i++)
+        bias[i] = tern_activation_from_double(TERN_BF16, (double)(i % 7) * (i % 2 ? 1 : 0x1p97));
+    expect(tern_rt_launch(s->rt, &layer, &call, &err) == TERN_RT_OK, "one launch in bfloat16", &err);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double scale =
+            tern_activation_to_double(TERN_F16, (uint16_t)(0x3400 + i % 64)); /* as fill() made it: group 0 */
+        const double product = scale * (double)((i * k + HOT) * 7 % 11 % 3 - 1) * 0x1p100;
+        const double add = tern_activation_to_double(TERN_BF16, bias[i]);
+        const double once = tern_activation_to_double(TERN_BF16, tern_activation_from_double(TERN_BF16, product));
+        wrong += y[i] != tern_activation_from_double(TERN_BF16, once + add);
+        wrong += !(tern_activation_to_double(TERN_BF16, y[n + i]) == add);
+    }
+    expect(wrong == 0, "y and bias in bfloat16", &err);
+}
+
 /* The same threads on the emulator: every y must be that of a launch alone. */
 static void check_emulator(struct setting *s) {
     struct tern_rt_call call = {.x = s->x, .y = s->y, .m = s->m};
@@ -346,6 +377,7 @@ static void check_emulator(struct setting *s) {
     memcpy(s->want, s->y, bytes);
     s->launches = 6;
     run_threads(s, "the emulator");
+    check_bf16(s);
     call.stream = (void *)(uintptr_t)tern_emulated_foreign_stream;
     expect(tern_rt_launch(s->rt, &s->layer, &call, &err) == TERN_RT_STREAM, "a stream of another device", &err);
     tern_rt_close(s->rt);

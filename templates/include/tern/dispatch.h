@@ -17,7 +17,7 @@ enum tern_match {
 /* A compiled kernel for one format; n and k are run-time arguments, m must lie in [min_m, max_m]. */
 struct tern_kernel {
     const char *template_name, *params;
-    const char *op, *format; /* "linear-a16": 16-bit activations, weights exact */
+    const char *op, *format; /* "linear-a16": x and y binary16; "linear-bf16": bfloat16 */
     const char *layout;      /* order of the packed weights that it reads */
     const char *entry;       /* symbol in the cubin */
     const char *cubin_hash;  /* name of the image in tern_kernels.bin: XXH3-128 of its bytes */
@@ -33,7 +33,7 @@ struct tern_choice {
     int64_t cluster;         /* blocks along x in a cluster; 1: no cluster */
     int64_t smem_bytes;      /* dynamic shared memory */
     int64_t workspace_bytes; /* device memory that the launch may scribble over; its content need not be set */
-    int use_cublas;          /* 1: FP16 cuBLASLt was measured to be faster here, or no kernel serves the problem */
+    int use_cublas;          /* 1: cuBLASLt in the type of x was measured to be faster, or no kernel serves the problem */
     int use_dequant;         /* 1: so was dequantising the layer each time, with cuBLASLt behind it */
     enum tern_match match;
     int64_t tuned_m, tuned_n, tuned_k; /* the problem whose winner this is */
