@@ -179,7 +179,7 @@ enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct ter
 
 /* Value, reference and tolerance of the first wrong element. */
 static enum tern_status describe_first(struct tern_fixed *fixed, const struct tern_compare_args *args,
-                                       unsigned long long first, int64_t n, const struct tern_arithmetic *arithmetic,
+                                       unsigned long long first, int64_t n, const struct tern_precision *precision,
                                        struct tern_mismatch *mismatch, struct tern_error *err) {
     uint16_t got = 0;
     float scale = 0;
@@ -191,8 +191,8 @@ static enum tern_status describe_first(struct tern_fixed *fixed, const struct te
                                             err);
     if (status == TERN_OK)
         status = tern_backend_cuda.download(fixed->cuda, &scale, args->bound_scale + first, sizeof scale, err);
-    mismatch->got = tern_activation_to_double(arithmetic->type, got);
-    mismatch->tolerance = tern_reference_tolerance(mismatch->expected, (double)scale, arithmetic);
+    mismatch->got = tern_activation_to_double(precision->type, got);
+    mismatch->tolerance = tern_reference_tolerance(mismatch->expected, (double)scale, precision);
     return status;
 }
 
@@ -212,14 +212,14 @@ static enum tern_status run_compare(struct tern_fixed *fixed, struct tern_compar
 }
 
 enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, const double *y_ref, const float *bound_scale,
-                                    int64_t m, int64_t n, const struct tern_arithmetic *arithmetic,
+                                    int64_t m, int64_t n, const struct tern_precision *precision,
                                     struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err) {
     struct tern_bound bound;
     struct tern_compare_result result;
     *mismatch = (struct tern_mismatch){0};
     if (m < 1 || n < 1)
         return tern_error_set(err, TERN_INTERNAL, "nothing to compare: %lld x %lld", (long long)m, (long long)n);
-    tern_reference_bound(arithmetic, &bound);
+    tern_reference_bound(precision, &bound);
     struct tern_compare_args args = {.y = y,
                                      .y_ref = y_ref,
                                      .bound_scale = bound_scale,
@@ -230,7 +230,7 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
                                      .of_ref = bound.of_ref,
                                      .of_scale = bound.of_scale,
                                      .overflow = bound.overflow,
-                                     .bf16 = arithmetic->type == TERN_BF16};
+                                     .bf16 = precision->type == TERN_BF16};
     enum tern_status status = run_compare(fixed, &args, &result, err);
     if (status != TERN_OK)
         return status;
@@ -245,7 +245,7 @@ enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, con
     if (poisoned)
         *poisoned = (int64_t)result.poisoned;
     if (result.mismatches > 0)
-        status = describe_first(fixed, &args, result.first, n, arithmetic, mismatch, err);
+        status = describe_first(fixed, &args, result.first, n, precision, mismatch, err);
     return status;
 }
 

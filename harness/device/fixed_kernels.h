@@ -25,11 +25,11 @@ enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_fo
 enum tern_status tern_fixed_reference(struct tern_fixed *fixed, const struct tern_reference_args *args,
                                       struct tern_error *err);
 
-/* Compares y (device, [M][N] of the arithmetic's type) with a reference computed by tern_fixed_reference, all elements, under the bound of
+/* Compares y (device, [M][N] of the precision's type) with a reference computed by tern_fixed_reference, all elements, under the bound of
  * verify/reference.h; waits. Replaces *mismatch; *poisoned (may be NULL) counts elements that still hold the poison 0xFFFF.
  * TERN_OK also when elements differ: mismatch->count says so. The caller must treat count > 0 and checked == 0 as wrong. */
 enum tern_status tern_fixed_compare(struct tern_fixed *fixed, const void *y, const double *y_ref, const float *bound_scale,
-                                    int64_t m, int64_t n, const struct tern_arithmetic *arithmetic,
+                                    int64_t m, int64_t n, const struct tern_precision *precision,
                                     struct tern_mismatch *mismatch, int64_t *poisoned, struct tern_error *err);
 
 struct tern_memory_range {

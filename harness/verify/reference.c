@@ -107,14 +107,14 @@ void tern_reference_compute(const struct tern_weights *weights, enum tern_activa
     free(wide);
 }
 
-void tern_reference_bound(const struct tern_arithmetic *arithmetic, struct tern_bound *bound) {
-    const double k = (double)arithmetic->k;
-    bound->rounding = output_types[arithmetic->type].rounding;
-    bound->subnormal = output_types[arithmetic->type].subnormal;
-    bound->overflow = output_types[arithmetic->type].overflow;
+void tern_reference_bound(const struct tern_precision *precision, struct tern_bound *bound) {
+    const double k = (double)precision->k;
+    bound->rounding = output_types[precision->type].rounding;
+    bound->subnormal = output_types[precision->type].subnormal;
+    bound->overflow = output_types[precision->type].overflow;
     bound->of_ref = ldexp(k / 16.0, -23);
     bound->of_scale = ldexp(sqrt(k), -23);
-    if (arithmetic->exactness == TERN_ROUNDED_WEIGHTS)
+    if (precision->exactness == TERN_ROUNDED_WEIGHTS)
         bound->of_scale += bound->rounding;
 }
 
@@ -123,9 +123,9 @@ static double accumulation(const struct tern_bound *bound, double ref, double sc
     return bound->of_ref * fabs(ref) + bound->of_scale * scale;
 }
 
-double tern_reference_tolerance(double ref, double scale, const struct tern_arithmetic *arithmetic) {
+double tern_reference_tolerance(double ref, double scale, const struct tern_precision *precision) {
     struct tern_bound bound;
-    tern_reference_bound(arithmetic, &bound);
+    tern_reference_bound(precision, &bound);
     return bound.rounding * fabs(ref) + bound.subnormal + accumulation(&bound, ref, scale);
 }
 
@@ -149,13 +149,13 @@ static bool element_is_right(const struct tern_bound *bound, double got, double 
 
 bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
                             int64_t n_cols, const double *ref, const double *bound_scale,
-                            const struct tern_arithmetic *arithmetic, struct tern_mismatch *mismatch) {
+                            const struct tern_precision *precision, struct tern_mismatch *mismatch) {
     struct tern_bound bound;
     int64_t wrong = 0, checked = 0;
-    tern_reference_bound(arithmetic, &bound);
+    tern_reference_bound(precision, &bound);
     for (int64_t i = 0; i < n_rows; i++) {
         for (int64_t j = 0; j < n_cols; j++) {
-            double value = tern_activation_to_double(arithmetic->type, got[rows[i] * n + cols[j]]);
+            double value = tern_activation_to_double(precision->type, got[rows[i] * n + cols[j]]);
             double expected = ref[i * n_cols + j], scale = bound_scale[i * n_cols + j], ratio;
             double tolerance = bound.rounding * fabs(expected) + bound.subnormal + accumulation(&bound, expected, scale);
             checked++;

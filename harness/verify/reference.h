@@ -22,7 +22,7 @@ enum tern_exactness {
 };
 
 /* What decides the bound: K, the type of x and y, how exact the weights are. */
-struct tern_arithmetic {
+struct tern_precision {
     int64_t k;
     enum tern_activation type;
     enum tern_exactness exactness;
@@ -30,7 +30,7 @@ struct tern_arithmetic {
 
 /* |got - ref| <= tolerance(ref, scale): output rounding u |ref| + half the smallest step, plus accumulation error and, for
  * ROUNDED, u of sum|x*w|; u is 2^-11 for f16, 2^-8 for bf16. The formula and its reasons stand in reference.c. */
-double tern_reference_tolerance(double ref, double scale, const struct tern_arithmetic *arithmetic);
+double tern_reference_tolerance(double ref, double scale, const struct tern_precision *precision);
 
 /* The tolerance as numbers, so that a device comparison can apply the same formula:
  * tolerance = rounding * |ref| + subnormal + of_ref * |ref| + of_scale * sum|x*w|. */
@@ -39,7 +39,7 @@ struct tern_bound {
     double of_ref, of_scale;    /* of the fp32 accumulation and, for ROUNDED, of the weights */
     double overflow;            /* from here on rounding the output gives infinity */
 };
-void tern_reference_bound(const struct tern_arithmetic *arithmetic, struct tern_bound *bound);
+void tern_reference_bound(const struct tern_precision *precision, struct tern_bound *bound);
 
 struct tern_mismatch {
     int64_t count, checked;
@@ -48,10 +48,10 @@ struct tern_mismatch {
     double worst; /* largest |got - ref| / tolerance seen; NaN counts as infinite */
 };
 
-/* Compares got ([M][N], leading dimension n, of the arithmetic's type) at rows x cols with ref. Written so that NaN fails; checked == 0
+/* Compares got ([M][N], leading dimension n, of the precision's type) at rows x cols with ref. Written so that NaN fails; checked == 0
  * fails. Adds into *mismatch (zero it first). Returns true when nothing differed and at least one element was checked. */
 bool tern_reference_compare(const uint16_t *got, int64_t n, const int64_t *rows, int64_t n_rows, const int64_t *cols,
                             int64_t n_cols, const double *ref, const double *bound_scale,
-                            const struct tern_arithmetic *arithmetic, struct tern_mismatch *mismatch);
+                            const struct tern_precision *precision, struct tern_mismatch *mismatch);
 
 #endif

@@ -160,9 +160,9 @@ static void launch_once(struct check_run *run, const struct check_set *set, cons
 static void judge_reference(struct check_run *run, const struct check_set *set) {
     struct tern_check_problem *p = run->p;
     struct tern_mismatch *mismatch = &run->result->mismatch;
-    const struct tern_arithmetic arithmetic = {p->shape.k, p->type, run->exactness};
+    const struct tern_precision precision = {p->shape.k, p->type, run->exactness};
     if (tern_reference_compare(p->got, p->shape.n, p->rows, p->shape.m, p->cols, p->shape.n, set->ref, set->bound_scale,
-                               &arithmetic, mismatch)) {
+                               &precision, mismatch)) {
         return;
     }
     int64_t unwritten = tern_guard_count_poison(p->got, p->shape.m * p->shape.n);

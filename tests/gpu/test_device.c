@@ -196,8 +196,8 @@ static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t
 
 static bool compare(struct gpu *g, const struct layer *l, struct tern_mismatch *mismatch, int64_t *poisoned,
                     struct tern_error *err) {
-    const struct tern_arithmetic arithmetic = {l->w.k, TERN_F16, TERN_ROUNDED_WEIGHTS};
-    return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, &arithmetic, mismatch,
+    const struct tern_precision precision = {l->w.k, TERN_F16, TERN_ROUNDED_WEIGHTS};
+    return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, &precision, mismatch,
                               poisoned, err) == TERN_OK;
 }
 

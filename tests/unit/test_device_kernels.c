@@ -197,8 +197,8 @@ static struct tern_compare_result compare(struct emulated *e, enum tern_activati
                                           const double *ref, const float *scale, int64_t count) {
     struct tern_bound bound;
     struct tern_compare_result result = {.first = ~0ull};
-    const struct tern_arithmetic arithmetic = {1024, type, TERN_EXACT_WEIGHTS};
-    tern_reference_bound(&arithmetic, &bound);
+    const struct tern_precision precision = {1024, type, TERN_EXACT_WEIGHTS};
+    tern_reference_bound(&precision, &bound);
     struct tern_compare_args a = {.y = put(e, y, (size_t)count * sizeof *y),
                                   .y_ref = put(e, ref, (size_t)count * sizeof *ref),
                                   .bound_scale = put(e, scale, (size_t)count * sizeof *scale),
@@ -228,7 +228,7 @@ static void check_comparison(enum tern_activation type, double beyond, uint16_t 
     float scale[COUNT];
     int64_t row = 0, cols[COUNT];
     struct emulated e;
-    const struct tern_arithmetic arithmetic = {1024, type, TERN_EXACT_WEIGHTS};
+    const struct tern_precision precision = {1024, type, TERN_EXACT_WEIGHTS};
     for (int i = 0; i < COUNT; i++) {
         cols[i] = i;
         ref[i] = (i - 600) * 0.37;
@@ -248,7 +248,7 @@ static void check_comparison(enum tern_activation type, double beyond, uint16_t 
     ref[9] = beyond, scale[9] = 7e4f, wide[9] = 7e4, y[9] = infinity; /* infinity where it is right */
     struct tern_compare_result bad = compare(&e, type, y, ref, scale, COUNT);
     struct tern_mismatch host = {0};
-    assert_false(tern_reference_compare(y, COUNT, &row, 1, cols, COUNT, ref, wide, &arithmetic, &host));
+    assert_false(tern_reference_compare(y, COUNT, &row, 1, cols, COUNT, ref, wide, &precision, &host));
     assert_int_equal(host.count, 3);
     assert_int_equal(bad.mismatches, host.count);
     assert_int_equal(bad.checked, COUNT);

@@ -54,8 +54,8 @@ static void bench_close(struct bench *b) {
 
 static bool bench_compare(struct bench *b, enum tern_exactness exactness, struct tern_mismatch *mismatch) {
     memset(mismatch, 0, sizeof *mismatch);
-    const struct tern_arithmetic arithmetic = {b->w.k, TERN_F16, exactness};
-    return tern_reference_compare(b->got, b->w.n, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale, &arithmetic, mismatch);
+    const struct tern_precision precision = {b->w.k, TERN_F16, exactness};
+    return tern_reference_compare(b->got, b->w.n, b->rows, b->m, b->cols, b->w.n, b->ref, b->scale, &precision, mismatch);
 }
 
 /* Toward zero to the 24 bits of fp32, as tensor cores do. */
@@ -151,8 +151,8 @@ static void reference_of_a_selection(void **state) {
 }
 
 static double tolerance(double ref, double scale, int64_t k, enum tern_activation type, enum tern_exactness exactness) {
-    const struct tern_arithmetic arithmetic = {k, type, exactness};
-    return tern_reference_tolerance(ref, scale, &arithmetic);
+    const struct tern_precision precision = {k, type, exactness};
+    return tern_reference_tolerance(ref, scale, &precision);
 }
 
 /* ref 1, sum|x*w| 32, K 4096: 2^-11 + 2^-25 + 2^-23 (64 * 32 + 256); ROUNDED adds 32 * 2^-11. bfloat16: 2^-8, 2^-134. */
@@ -279,14 +279,14 @@ static void a_group_scale_off_by_one_ulp_is_caught_by_a_group_probe(void **state
     bench_close(&b);
 }
 
-static const struct tern_arithmetic exact_32 = {32, TERN_F16, TERN_EXACT_WEIGHTS};
-static const struct tern_arithmetic exact_32_bf16 = {32, TERN_BF16, TERN_EXACT_WEIGHTS};
+static const struct tern_precision exact_32 = {32, TERN_F16, TERN_EXACT_WEIGHTS};
+static const struct tern_precision exact_32_bf16 = {32, TERN_BF16, TERN_EXACT_WEIGHTS};
 
 /* One element: is it right? */
-static bool right_of(const struct tern_arithmetic *arithmetic, double ref, double scale, uint16_t got) {
+static bool right_of(const struct tern_precision *precision, double ref, double scale, uint16_t got) {
     const int64_t zero = 0;
     struct tern_mismatch mismatch = {0};
-    bool ok = tern_reference_compare(&got, 1, &zero, 1, &zero, 1, &ref, &scale, arithmetic, &mismatch);
+    bool ok = tern_reference_compare(&got, 1, &zero, 1, &zero, 1, &ref, &scale, precision, &mismatch);
     assert_int_equal(mismatch.checked, 1);
     assert_int_equal(mismatch.count, !ok);
     return ok;
