@@ -57,4 +57,6 @@ check "nothing computes wrong" same "$(query "$work/t.db" "$wrong")" ""
 check "export" exits 0 tern_dispatch.h "$tune" export --gpu "$gpu" --shapes qwen7b --db "$work/t.db" --cache "$work/cache" -o "$work/x"
 check "select" exits 0 exact "$tune" select --gpu "$gpu" --db "$work/t.db" --format ternary-g128 --m 8 --n 3584 --k 3584
 check "another GPU than the named one is not measured" exits 3 "not NVIDIA" "$tune" --gpu t4 --shapes smoke --db "$work/o.db" --cache "$work/cache" --require-gpu
+check "bfloat16: smoke shapes end well" exits 0 "linear-bf16: x and y in bfloat16" "${job[@]}" --shapes smoke --activations bf16 --budget 12s
+check "every template is right on the device in bfloat16" exits 0 "activations: bf16" "$tune" verify --backend cuda --gpu "$gpu" --activations bf16 --per-template 0 --formats ternary-g128,gptq3-g32-asym,gptq4-g128-asym,gptq8-channel
 check "every template is right on the device" exits 0 "" "$tune" verify --backend cuda --gpu "$gpu" --per-template 0 --formats ternary-g128,ternary-tensor,gptq2-g64,gptq3-g32-asym,gptq4-g128-asym,gptq8-channel

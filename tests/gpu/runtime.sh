@@ -49,6 +49,7 @@ for candidate in "${TERN_PYTHON:-}" python3 .deps/torch/bin/python; do
 done
 if [ -n "$python" ]; then
     check "a small shape for PyTorch" exits 0 "" "$tune" --gpu "$gpu" --shapes smoke --layers wide --m 1,3,17 --formats ternary-g128,gptq4-g32-asym --budget 30s --db "$work/s.db" --cache "$work/cache" --require-gpu
+    check "and in bfloat16" exits 0 "" "$tune" --gpu "$gpu" --shapes smoke --layers wide --m 1,3 --formats ternary-g128 --activations bf16 --budget 30s --db "$work/s.db" --cache "$work/cache" --require-gpu
     check "exported for PyTorch" exits 0 "" "$tune" export --gpu "$gpu" --db "$work/s.db" --cache "$work/cache" -o "$work/s"
     gcc -O2 -shared -fPIC -x c -DTERN_DISPATCH_IMPLEMENTATION "$work/s/tern_dispatch.h" -o "$work/s/libtern_dispatch.so"
     TERN_RT_LIBRARY=$PWD/build/libtern_rt.so "$python" examples/torch/check.py "$work/s" || echo "not ok examples/torch"

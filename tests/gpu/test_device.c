@@ -83,6 +83,7 @@ static void test_launch(struct gpu *g) {
 /* One layer on the device: canonical and packed weights, activations, results, references. */
 struct layer {
     struct tern_format format;
+    enum tern_activation type; /* of x, y and w16 */
     struct tern_weights w;
     struct tern_packed packed;
     int64_t m;
@@ -92,14 +93,15 @@ struct layer {
     void *w16;
 };
 
-static bool layer_open(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k, struct layer *l) {
+static bool layer_open(struct gpu *g, const char *format, enum tern_activation type, int64_t m, int64_t n, int64_t k,
+                       struct layer *l) {
     struct tern_error err = {0};
-    *l = (struct layer){.m = m, .x = tern_alloc((size_t)(m * k) * 2)};
+    *l = (struct layer){.type = type, .m = m, .x = tern_alloc((size_t)(m * k) * 2)};
     if (!run(g, tern_format_parse(format, &l->format, &err), format, &err) ||
         !run(g, tern_weights_random(&l->format, n, k, 11, &l->w, &err), format, &err) ||
         !run(g, tern_layout_pack(tern_layout_find("frag16x128"), &l->w, &l->packed, &err), format, &err))
         return false;
-    tern_activations_random(TERN_F16, m, k, 11, l->x);
+    tern_activations_random(type, m, k, 11, l->x);
     size_t groups = (size_t)l->w.groups, outputs = (size_t)(m * n);
     l->ref = (struct tern_reference_args){.x = put(g, l->x, (size_t)(m * k) * 2),
                                           .codes = put(g, l->w.codes, (size_t)(n * k)),
@@ -111,7 +113,8 @@ static bool layer_open(struct gpu *g, const char *format, int64_t m, int64_t n, 
                                           .n = n,
                                           .k = k,
                                           .group_size = tern_format_group_size(&l->format, k),
-                                          .zero = l->format.zero};
+                                          .zero = l->format.zero,
+                                          .bf16 = type == TERN_BF16};
     l->args =
         (struct tern_args){.x = l->ref.x,
                            .codes = put(g, l->packed.codes, (size_t)l->packed.code_bytes),
@@ -142,48 +145,50 @@ static void layer_close(struct gpu *g, struct layer *l) {
 static bool dequantise(struct gpu *g, struct layer *l, struct tern_launch *launch, struct tern_error *err) {
     struct tern_args args = l->args;
     args.y = l->w16;
-    return tern_fixed_dequantise(g->fixed, &l->format, TERN_F16, &args, launch, err) == TERN_OK &&
+    return tern_fixed_dequantise(g->fixed, &l->format, l->type, &args, launch, err) == TERN_OK &&
            g->b->launch(g->context, launch, err) == TERN_OK && g->b->synchronize(g->context, err) == TERN_OK;
 }
 
-static void test_dequantise(struct gpu *g, const char *format, int64_t n, int64_t k) {
+static void test_dequantise(struct gpu *g, const char *format, enum tern_activation type, int64_t n, int64_t k) {
     struct layer l;
     struct tern_launch launch;
     struct tern_error err = {0};
-    if (layer_open(g, format, 1, n, k, &l)) {
+    if (layer_open(g, format, type, 1, n, k, &l)) {
         uint16_t *w = tern_alloc((size_t)(n * k) * 2);
         bool right =
             dequantise(g, &l, &launch, &err) && g->b->download(g->context, w, l.w16, (size_t)(n * k) * 2, &err) == TERN_OK;
         for (int64_t i = 0; right && i < n * k; i++)
-            right = tern_half_to_float(w[i]) ==
-                    tern_half_to_float(tern_half_from_double(tern_weights_value(&l.w, i / k, i % k)));
+            right =
+                tern_activation_to_double(type, w[i]) ==
+                tern_activation_to_double(type, tern_activation_from_double(type, tern_weights_value(&l.w, i / k, i % k)));
         char what[96];
-        tern_str_format(what, sizeof what, "dequantise %s %lldx%lld", format, (long long)n, (long long)k);
+        tern_str_format(what, sizeof what, "dequantise %s %s %lldx%lld", format, tern_activation_name(type), (long long)n,
+                        (long long)k);
         check(g, right, what, err.text);
         free(w);
     }
     layer_close(g, &l);
 }
 
-static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k) {
+static void test_reference(struct gpu *g, const char *format, enum tern_activation type, int64_t m, int64_t n, int64_t k) {
     struct layer l;
     struct tern_error err = {0};
     size_t count = (size_t)(m * n);
-    if (layer_open(g, format, m, n, k, &l)) {
+    if (layer_open(g, format, type, m, n, k, &l)) {
         double *ref = tern_alloc(count * 8), *scale = tern_alloc(count * 8), *got = tern_alloc(count * 8);
         float *got_scale = tern_alloc(count * 4);
         int64_t *index = tern_alloc((size_t)(m > n ? m : n) * sizeof *index);
         for (int64_t i = 0; i < (m > n ? m : n); i++)
             index[i] = i;
-        tern_reference_compute(&l.w, TERN_F16, l.x, index, m, index, n, ref, scale);
+        tern_reference_compute(&l.w, type, l.x, index, m, index, n, ref, scale);
         bool right = tern_fixed_reference(g->fixed, &l.ref, &err) == TERN_OK &&
                      g->b->download(g->context, got, l.ref.y_ref, count * 8, &err) == TERN_OK &&
                      g->b->download(g->context, got_scale, l.ref.bound_scale, count * 4, &err) == TERN_OK;
         for (size_t i = 0; right && i < count; i++)
             right = fabs(got[i] - ref[i]) <= 1e-13 * scale[i] && fabs((double)got_scale[i] - scale[i]) <= 1e-4 * scale[i];
         char what[96];
-        tern_str_format(what, sizeof what, "reference %s M=%lld N=%lld K=%lld", format, (long long)m, (long long)n,
-                        (long long)k);
+        tern_str_format(what, sizeof what, "reference %s %s M=%lld N=%lld K=%lld", format, tern_activation_name(type),
+                        (long long)m, (long long)n, (long long)k);
         check(g, right, what, err.text);
         free(ref);
         free(scale);
@@ -196,7 +201,7 @@ static void test_reference(struct gpu *g, const char *format, int64_t m, int64_t
 
 static bool compare(struct gpu *g, const struct layer *l, struct tern_mismatch *mismatch, int64_t *poisoned,
                     struct tern_error *err) {
-    const struct tern_precision precision = {l->w.k, TERN_F16, TERN_ROUNDED_WEIGHTS};
+    const struct tern_precision precision = {l->w.k, l->type, TERN_ROUNDED_WEIGHTS};
     return tern_fixed_compare(g->fixed, l->args.y, l->ref.y_ref, l->ref.bound_scale, l->m, l->w.n, &precision, mismatch,
                               poisoned, err) == TERN_OK;
 }
@@ -206,7 +211,7 @@ static bool poison(struct gpu *g, const struct layer *l, struct tern_error *err)
 }
 
 /* Every algorithm of cuBLASLt against the FP64 reference; then errors are planted into the last result. */
-static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k) {
+static void test_gemm(struct gpu *g, const char *format, enum tern_activation type, int64_t m, int64_t n, int64_t k) {
     struct layer l;
     struct tern_launch launch = {0};
     struct tern_error err = {0};
@@ -216,10 +221,10 @@ static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, i
     int64_t poisoned = 0;
     double us = 0;
     char text[512];
-    if (!layer_open(g, format, m, n, k, &l) ||
+    if (!layer_open(g, format, type, m, n, k, &l) ||
         !run(g, dequantise(g, &l, &launch, &err) ? TERN_OK : TERN_FAILED, "dequantise", &err) ||
         !run(g, tern_fixed_reference(g->fixed, &l.ref, &err), "reference", &err) ||
-        !run(g, tern_gemm_open(g->context, TERN_F16, m, n, k, &gemm, &algorithms, &err), "cuBLASLt", &err))
+        !run(g, tern_gemm_open(g->context, type, m, n, k, &gemm, &algorithms, &err), "cuBLASLt", &err))
         goto out;
     const void *weights[4] = {l.w16, l.w16, l.w16, l.w16};
     for (int i = 0; i < algorithms; i++) {
@@ -233,8 +238,9 @@ static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, i
         tern_graph_free(g->context, graph);
     }
     tern_str_format(text, sizeof text,
-                    "%s M=%lld N=%lld K=%lld: %d of %d algorithms ran, %d wrong, last worst %.3f, %.2f us %.200s", format,
-                    (long long)m, (long long)n, (long long)k, ran, algorithms, wrong, bad.worst, us, err.text);
+                    "%s %s M=%lld N=%lld K=%lld: %d of %d algorithms ran, %d wrong, last worst %.3f, %.2f us %.200s", format,
+                    tern_activation_name(type), (long long)m, (long long)n, (long long)k, ran, algorithms, wrong, bad.worst,
+                    us, err.text);
     check(g, ran > 0 && wrong == 0, "cuBLASLt", text);
 
     struct tern_launch before[3] = {launch, launch, launch};
@@ -250,7 +256,7 @@ static void test_gemm(struct gpu *g, const char *format, int64_t m, int64_t n, i
     uint16_t y[2];
     uint16_t *at = (uint16_t *)l.args.y + (m * n / 2 - 1);
     right = g->b->download(g->context, y, at, sizeof y, &err) == TERN_OK;
-    y[0] = (uint16_t)(y[0] ^ 0x0800); /* two binades away */
+    y[0] = (uint16_t)(y[0] ^ 0x0800); /* two binades away, or 16 */
     y[1] = 0xFFFF;
     right = right && g->b->upload(g->context, at, y, sizeof y, &err) == TERN_OK && compare(g, &l, &bad, &poisoned, &err);
     right = right && bad.count == 2 && poisoned == 1 && isinf(bad.worst) && bad.row * n + bad.col == m * n / 2 - 1 &&
@@ -338,14 +344,18 @@ static void test_all(struct gpu *g) {
                                           "gptq3-g128",     "gptq4-g128",      "gptq8-channel",  "gptq2-g32-asym",
                                           "gptq3-g96-asym", "gptq4-g128-asym", "gptq8-g64-asym"};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        test_dequantise(g, formats[i], 520, 1056);
-        test_reference(g, formats[i], 5, 136, 288);
+        test_dequantise(g, formats[i], TERN_F16, 520, 1056);
+        test_reference(g, formats[i], TERN_F16, 5, 136, 288);
     }
-    test_dequantise(g, "ternary-g128", 4608, 3584);
-    test_reference(g, "ternary-g128", 70, 200, 3584);
-    test_gemm(g, "ternary-g128", 1, 4608, 3584);
-    test_gemm(g, "gptq4-g128-asym", 64, 3584, 3584);
-    test_gemm(g, "gptq3-g128", 333, 1032, 992);
+    test_dequantise(g, "ternary-g128", TERN_F16, 4608, 3584);
+    test_dequantise(g, "ternary-g128", TERN_BF16, 520, 1056);
+    test_dequantise(g, "gptq8-g64-asym", TERN_BF16, 520, 1056);
+    test_reference(g, "ternary-g128", TERN_F16, 70, 200, 3584);
+    test_reference(g, "gptq4-g128-asym", TERN_BF16, 5, 136, 288);
+    test_gemm(g, "ternary-g128", TERN_F16, 1, 4608, 3584);
+    test_gemm(g, "gptq4-g128-asym", TERN_F16, 64, 3584, 3584);
+    test_gemm(g, "gptq4-g128-asym", TERN_BF16, 64, 3584, 3584);
+    test_gemm(g, "gptq3-g128", TERN_F16, 333, 1032, 992);
     test_reference_speed(g);
     test_clocks(g);
     test_control_times(g);
