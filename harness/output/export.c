@@ -164,6 +164,8 @@ static const char DECLARATIONS[] =
     "const struct tern_table *tern_table_for(const char *device, int cc, int64_t sms, enum tern_match *match);\n"
     "/* All tables, one a GPU model; *count of them. */\n"
     "const struct tern_table *tern_tables(int *count);\n"
+    "/* TERN_ABI_VERSION of this file, for a runtime that loads it. */\n"
+    "int tern_abi_version(void);\n"
     "/* \"none\", \"exact\", \"between\", \"near\", \"default\". */\n"
     "const char *tern_match_name(enum tern_match match);\n"
     "/* Kernels of the first table, for loading them all at start: index 0 to tern_kernel_count() - 1. */\n"
@@ -171,6 +173,7 @@ static const char DECLARATIONS[] =
     "const struct tern_kernel *tern_kernel_at(int index);\n";
 
 static const char DEFINITIONS[] =
+    "int tern_abi_version(void) { return TERN_ABI_VERSION; }\n\n"
     "const struct tern_table *tern_tables(int *count) {\n"
     "    *count = (int)(sizeof tern_tables_ / sizeof tern_tables_[0]);\n"
     "    return tern_tables_;\n"

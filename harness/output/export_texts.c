@@ -18,7 +18,7 @@ static const char README[] =
     "unpack\n"
     "the cubin named `c.kernel->cubin_hash`, find `c.kernel->entry`, and\n\n"
     "```c\n"
-    "struct tern_args args = {x, codes, scales, zeros, y, workspace, m, n, k, groups, group_size, table->sms};\n"
+    "struct tern_args args = {x, codes, scales, zeros, bias, y, workspace, m, n, k, groups, group_size, table->sms};\n"
     "void *params[] = {&args};\n"
     "cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)c.smem_bytes); /* once */\n"
     "cuLaunchKernel(function, (unsigned)c.grid[0], (unsigned)c.grid[1], (unsigned)c.grid[2], (unsigned)c.block, 1, 1,\n"

@@ -19,15 +19,6 @@ struct tern_rt_work {
     void *stream;
 };
 
-/* y[m][n] += bias[n]. */
-struct tern_rt_bias {
-    enum tern_activation type;
-    void *y;
-    const void *bias;
-    int64_t m, n;
-    void *stream;
-};
-
 struct tern_rt_driver {
     enum tern_rt_status (*open)(int device, void **context, struct tern_rt_device *info, struct tern_rt_error *err);
     void (*close)(void *context);
@@ -36,7 +27,6 @@ struct tern_rt_driver {
                                 void **module, void **function, struct tern_rt_error *err);
     void (*unload)(void *context, void *module);
     enum tern_rt_status (*launch)(void *context, const struct tern_rt_work *work, struct tern_rt_error *err);
-    enum tern_rt_status (*add_bias)(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err);
     enum tern_rt_status (*alloc)(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err);
     void (*release)(void *context, void *pointer);
 };

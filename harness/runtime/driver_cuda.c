@@ -2,8 +2,6 @@
  * toolkit. Works in the device's primary context and leaves the calling thread's current context as it was. */
 #include "runtime/driver.h"
 
-#include "runtime/bias_ptx.h"
-
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -18,8 +16,6 @@
 #define LAUNCH_CLUSTER        4
 #define ERROR_INVALID_CONTEXT 201
 #define ERROR_INVALID_HANDLE  400
-#define BIAS_BLOCK            256
-#define BIAS_ROWS             65535
 
 struct cuda_attribute { /* CUlaunchAttribute: an id, and a value of 64 bytes aligned to 8 */
     int id;
@@ -73,7 +69,7 @@ static const struct {
 struct cuda {
     struct cuda_api api;
     int device, cc;
-    void *primary, *bias_module, *bias[TERN_ACTIVATION_COUNT];
+    void *primary;
 };
 
 static enum tern_rt_status load_api(struct cuda_api *api, struct tern_rt_error *err) {
@@ -120,11 +116,6 @@ static void leave(const struct cuda *cuda, bool entered) {
 
 static void cuda_close(void *context) {
     struct cuda *cuda = context;
-    bool entered;
-    if (cuda->bias_module && enter(cuda, &entered, NULL) == TERN_RT_OK) {
-        (void)cuda->api.module_unload(cuda->bias_module);
-        leave(cuda, entered);
-    }
     if (cuda->primary)
         (void)cuda->api.context_release(cuda->device);
     free(cuda);
@@ -185,12 +176,6 @@ static enum tern_rt_status cuda_open(int device, void **context, struct tern_rt_
     enum tern_rt_status status = load_api(&cuda->api, err);
     if (!status)
         status = find_device(cuda, device, info, err);
-    if (!status)
-        status = cuda_load(cuda, tern_bias_ptx, sizeof tern_bias_ptx, TERN_BIAS_ENTRY, 0, &cuda->bias_module,
-                           &cuda->bias[TERN_F16], err);
-    if (!status)
-        status = check(cuda, cuda->api.module_function(&cuda->bias[TERN_BF16], cuda->bias_module, TERN_BIAS_BF16_ENTRY),
-                       "loading " TERN_BIAS_BF16_ENTRY, err);
     if (status) {
         cuda_close(cuda);
         return status;
@@ -225,17 +210,6 @@ static enum tern_rt_status cuda_launch(void *context, const struct tern_rt_work 
     return start(context, &config, work->function, parameters, err);
 }
 
-static enum tern_rt_status cuda_add_bias(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err) {
-    struct cuda *cuda = context;
-    struct tern_rt_bias w = *work; /* the driver copies from it before the call returns */
-    const struct cuda_config config = {
-        .grid = {(unsigned int)((w.n + BIAS_BLOCK - 1) / BIAS_BLOCK), (unsigned int)(w.m < BIAS_ROWS ? w.m : BIAS_ROWS), 1},
-        .block = {BIAS_BLOCK, 1, 1},
-        .stream = w.stream};
-    void *parameters[] = {&w.y, &w.bias, &w.m, &w.n};
-    return start(cuda, &config, cuda->bias[w.type], parameters, err);
-}
-
 static enum tern_rt_status cuda_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
     struct cuda *cuda = context;
     uint64_t address = 0;
@@ -258,5 +232,5 @@ static void cuda_release(void *context, void *pointer) {
     }
 }
 
-const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close,    cuda_load,  cuda_unload,
-                                                   cuda_launch, cuda_add_bias, cuda_alloc, cuda_release};
+const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close, cuda_load,   cuda_unload,
+                                                   cuda_launch, cuda_alloc, cuda_release};

@@ -128,15 +128,20 @@ enum tern_rt_status tern_rt_open_folder(const char *folder, int device, enum ter
                                         struct tern_rt_error *err) {
     struct tern_str library = {0}, kernels = {0};
     const struct tern_table *(*tables)(int *count) = NULL;
+    int (*version)(void) = NULL;
     enum tern_rt_status status = TERN_RT_ARGUMENT;
     *rt = NULL;
     tern_str_printf(&library, "%s/libtern_dispatch.so", folder);
     tern_str_printf(&kernels, "%s/tern_kernels.bin", folder);
     /* Stays open: the tables in it are used until the process ends. */
     void *handle = dlopen(library.data, RTLD_NOW | RTLD_LOCAL);
-    if (handle)
+    if (handle) {
         *(void **)&tables = dlsym(handle, "tern_tables");
-    if (tables) {
+        *(void **)&version = dlsym(handle, "tern_abi_version");
+    }
+    if (tables && (!version || version() != TERN_ABI_VERSION)) {
+        tern_rt_fail(err, status, "%s was exported by another version of Tern: export again", library.data);
+    } else if (tables) {
         struct tern_rt_options o = {.kernels_path = kernels.data, .device = device, .worst = worst};
         o.tables = tables(&o.table_count);
         status = tern_rt_open(&o, rt, err);
@@ -279,14 +284,11 @@ enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_laye
     status = find_workspace(rt, call, choice.workspace_bytes, &workspace, err);
     if (status)
         return status;
-    const struct tern_args args = {call->x, layer->codes, layer->scales, layer->zeros,  call->y,           workspace,
-                                   call->m, layer->n,     layer->k,      layer->groups, layer->group_size, rt->table.sms};
+    const struct tern_args args = {call->x,       layer->codes,      layer->scales, layer->zeros, layer->bias,
+                                   call->y,       workspace,         call->m,       layer->n,     layer->k,
+                                   layer->groups, layer->group_size, rt->table.sms};
     /* `kernel` is the first member of its row. */
     const struct tern_kernel_ *row = (const struct tern_kernel_ *)(const void *)choice.kernel;
     const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream};
-    status = rt->driver->launch(rt->context, &work, err);
-    struct tern_rt_bias bias = {TERN_F16, call->y, layer->bias, call->m, layer->n, call->stream};
-    if (!status && layer->bias && tern_activation_of_op(layer->op, &bias.type)) /* tables hold no other op */
-        status = rt->driver->add_bias(rt->context, &bias, err);
-    return status;
+    return rt->driver->launch(rt->context, &work, err);
 }

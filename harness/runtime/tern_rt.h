@@ -15,6 +15,10 @@
 #include "tern/abi.h"
 #include "tern/dispatch.h"
 
+#if TERN_ABI_VERSION != 2
+#error "tern_dispatch.h was exported by another version of Tern than this tern_rt.h is of: export again"
+#endif
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,7 +83,7 @@ struct tern_rt_layer {
     int64_t code_bytes, scale_bytes, zero_bytes; /* of the packed weights; zero_bytes 0: no zero points */
     char layout[32];
     const void *codes, *scales, *zeros; /* packed, in device memory, 256-byte aligned */
-    const void *bias;                   /* [n] of the type of y in device memory, added after rounding to it; or NULL */
+    const void *bias;                   /* [n] of the type of y in device memory, added to the fp32 sums; or NULL */
 };
 /* op NULL: "linear-a16". ARGUMENT: unknown format, n or k that the formats do not allow; NO_KERNEL. */
 TERN_RT_API enum tern_rt_status tern_rt_layer(const struct tern_rt *rt, const char *format, const char *op, int64_t n,
@@ -117,7 +121,7 @@ struct tern_rt_call {
     int64_t workspace_bytes;
     void *stream; /* CUstream or cudaStream_t; NULL: the default stream */
 };
-/* Enqueues the kernel and, with a bias, a second small one. */
+/* Enqueues one kernel. */
 TERN_RT_API enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_layer *layer,
                                                const struct tern_rt_call *call, struct tern_rt_error *err);
 

@@ -93,6 +93,7 @@ static struct tern_launch make_launch(const struct check_run *run, const struct 
                                      .codes = check_buffer_data(&set->inputs[CHECK_CODES]),
                                      .scales = check_buffer_data(&set->inputs[CHECK_SCALES]),
                                      .zeros = check_buffer_data(&set->inputs[CHECK_ZEROS]),
+                                     .bias = check_buffer_data(&set->inputs[CHECK_BIAS]),
                                      .y = check_buffer_data(&p->y),
                                      .workspace = check_buffer_data(&p->workspace),
                                      .m = p->shape.m,

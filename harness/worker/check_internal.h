@@ -13,13 +13,14 @@ struct check_buffer {
     uint64_t seed;
 };
 
-enum { CHECK_CODES, CHECK_SCALES, CHECK_ZEROS, CHECK_X, CHECK_INPUTS };
+enum { CHECK_CODES, CHECK_SCALES, CHECK_ZEROS, CHECK_X, CHECK_BIAS, CHECK_INPUTS };
 
 /* One set of weights and activations, and what y must be. */
 struct check_set {
     struct tern_weights weights;
     struct tern_packed packed;
     uint16_t *x;               /* [M][K] */
+    uint16_t *bias;            /* [N] of the second set; the first has none */
     double *ref, *bound_scale; /* [M][N] */
     struct check_buffer inputs[CHECK_INPUTS];
 };

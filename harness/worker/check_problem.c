@@ -5,10 +5,11 @@
 #include "core/str.h"
 #include "verify/guard.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const check_input_names[CHECK_INPUTS] = {"codes", "scales", "zeros", "x"};
+const char *const check_input_names[CHECK_INPUTS] = {"codes", "scales", "zeros", "x", "bias"};
 
 /* ---- guarded buffers
  * ----------------------------------------------------------------------------------------------------------- */
@@ -98,8 +99,20 @@ enum tern_status check_buffer_read(struct tern_check_problem *p, const struct ch
 /* ---- one set
  * ------------------------------------------------------------------------------------------------------------------- */
 const void *check_input_data(const struct check_set *set, int input) {
-    const void *const data[CHECK_INPUTS] = {set->packed.codes, set->packed.scales, set->packed.zeros, set->x};
+    const void *const data[CHECK_INPUTS] = {set->packed.codes, set->packed.scales, set->packed.zeros, set->x, set->bias};
     return data[input];
+}
+
+/* A bias for the set, and what it does to the reference: one more fp32 term. */
+static void add_bias(const struct tern_check_problem *p, struct check_set *set, uint64_t seed) {
+    const int64_t m = p->shape.m, n = p->shape.n;
+    set->bias = tern_alloc((size_t)n * sizeof *set->bias);
+    tern_activations_random(p->type, 1, n, seed + 99, set->bias);
+    for (int64_t i = 0; i < m * n; i++) {
+        const double bias = tern_activation_to_double(p->type, set->bias[i % n]);
+        set->ref[i] += bias;
+        set->bound_scale[i] += fabs(bias);
+    }
 }
 
 /* Weights (given ones change their owner) and activations of one seed with their reference for every element, and device buffers of the right sizes (not yet
@@ -125,8 +138,10 @@ static enum tern_status create_set(struct tern_check_problem *p, struct check_se
     set->bound_scale = tern_alloc((size_t)(m * n) * sizeof *set->bound_scale);
     tern_activations_random(p->type, m, k, seed, set->x);
     tern_reference_compute(&set->weights, p->type, set->x, p->rows, m, p->cols, n, set->ref, set->bound_scale);
+    if (set == &p->sets[1])
+        add_bias(p, set, seed);
     const int64_t bytes[CHECK_INPUTS] = {set->packed.code_bytes, set->packed.scale_bytes, set->packed.zero_bytes,
-                                         m * k * (int64_t)sizeof *set->x};
+                                         m * k * (int64_t)sizeof *set->x, set->bias ? n * (int64_t)sizeof *set->bias : 0};
     for (int i = 0; i < CHECK_INPUTS && status == TERN_OK; i++) {
         if (bytes[i] > 0) {
             status = check_buffer_reserve(p, &set->inputs[i], bytes[i], seed + 16 * (uint64_t)(i + 1), err);
@@ -142,6 +157,7 @@ static void free_set(struct tern_check_problem *p, struct check_set *set) {
     tern_weights_free(&set->weights);
     tern_packed_free(&set->packed);
     free(set->x);
+    free(set->bias);
     free(set->ref);
     free(set->bound_scale);
 }

@@ -22,6 +22,7 @@
 //
 // Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
+#include "tern/bias.cuh"
 #include "tern/mma.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/stream.cuh"
@@ -403,10 +404,11 @@ __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int f
                                              int lane) {
     const int n = first + unit / FRAGMENTS * 16 + lane / 4, m = unit % FRAGMENTS * 8 + lane % 4 * 2;
     __half *y = (__half *)args.y + (m * args.n + n);
+    const float2 bias = tern_bias_of_rows<0>(args, n);
 #pragma unroll
     for (int i = 0; i < 4; i++) // the last row tile is half empty where N is not a multiple of 16
         if (n + i / 2 * 8 < (int)args.n && m + i % 2 < (int)args.m)
-            y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i]);
+            y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i] + (i < 2 ? bias.x : bias.y));
 }
 
 // An adding warp: takes units in turn, sums their slots in warp order, and writes y.

@@ -17,6 +17,7 @@
  *   BITS, ZERO, HAS_ZEROS, GROUP                the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero.
  * Bound by the f16 tensor cores (mma.sync: 63 % of the dense rate on Hopper); expected 60-75 % of that at M >= 512. */
+#include "tern/bias.cuh"
 #include "tern/abi.h"
 #include "tern/cluster.cuh"
 #include "tern/memory.cuh"
@@ -412,18 +413,20 @@ __device__ __forceinline__ void stage_output(const tern_args &args, const place 
         return;
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        float2 scale = {1.0f, 1.0f};
+        float2 scale = {1.0f, 1.0f}, bias = {0.0f, 0.0f};
         if (!GROUPED) {
             const int tile = at.row_tile + at.warp_n * ROW_TILES + r, inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
             scale = __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + at.lane / 4]);
         }
+        if (CLUSTER_K == 1 || at.rank == 0)
+            bias = tern_bias_of_rows<BF16>(args, 16LL * at.row_tile + at.warp_n * WARP_N + 16 * r + at.lane / 4);
 #pragma unroll
         for (int c = 0; c < COL_TILES; c++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int m = at.warp_m * WARP_M + 8 * c + 2 * (at.lane % 4) + i % 2;
                 const int n = at.warp_n * WARP_N + 16 * r + 8 * (i / 2) + at.lane / 4;
-                const float value = state.sum[r][c][i] * (i < 2 ? scale.x : scale.y);
+                const float value = fmaf(state.sum[r][c][i], i < 2 ? scale.x : scale.y, i < 2 ? bias.x : bias.y);
                 unsigned char *to = shared + m * OUT_PITCH + OUT_BYTES * n;
                 if (CLUSTER_K > 1)
                     *reinterpret_cast<float *>(to) = value;

@@ -35,10 +35,6 @@ check "threads and bad input are built" gcc "${own[@]}" tests/runtime/test_runti
 # ---- what the CUDA side can be held against without a GPU ----
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
 [ -z "$cuda" ] || check "constants and structs are those of cuda.h" gcc "${own[@]}" -isystem "$cuda" -c tests/runtime/cuda_abi.c -o "$work/cuda_abi.o"
-if command -v ptxas >/dev/null; then
-    printf '#include "runtime/bias_ptx.h"\n#include <stdio.h>\nint main(void) { return fputs(tern_bias_ptx, stdout) < 0; }\n' >"$work/ptx.c"
-    check "the bias kernels assemble" sh -c "gcc -Iharness '$work/ptx.c' -o '$work/ptx' && '$work/ptx' >'$work/bias.ptx' && for arch in sm_75 sm_80 sm_90a; do ptxas -arch=\$arch '$work/bias.ptx' -o '$work/bias.cubin' || exit 1; done"
-fi
 
 # ---- ThreadSanitizer: the runtime, the header and the test are instrumented; the emulator is not ----
 tsan() {
@@ -66,7 +62,7 @@ for candidate in "${TERN_PYTHON:-}" python3 .deps/torch/bin/python; do
 done
 if [ -n "$python" ]; then
     emulator=(tests/runtime/emulated.c harness/runtime/*.c harness/device/emu.c harness/emulator/*.c
-        harness/core/{archive,clock,error,file,half,hash,log,random,str}.c harness/formats/{format,layout,parallel,weights}.c)
+        harness/core/{activation,archive,clock,error,file,half,hash,log,random,str}.c harness/formats/{format,layout,parallel,weights}.c)
     check "the table as a library" gcc -O2 -shared -fPIC -x c -DTERN_DISPATCH_IMPLEMENTATION "$work/x/tern_dispatch.h" -o "$work/e/libtern_dispatch.so"
     check "the emulator as a library" gcc "${own[@]}" -shared -fPIC "${emulator[@]}" -Wl,--no-undefined -lxxhash -lzstd -ldl -lpthread -lm -o "$work/libtern_emulated.so"
     PYTHONDONTWRITEBYTECODE=1 TERN_RT_LIBRARY=$work/libtern_emulated.so "$python" examples/torch/check.py "$work/e" cpu 2>"$work/torch.log" || { tail -5 "$work/torch.log" && echo "not ok examples/torch"; }

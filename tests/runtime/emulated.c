@@ -93,17 +93,6 @@ static enum tern_rt_status emulated_launch(void *context, const struct tern_rt_w
     return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
 }
 
-/* What bias_ptx.h does: one addition, rounded once. */
-static enum tern_rt_status emulated_bias(void *context, const struct tern_rt_bias *work, struct tern_rt_error *err) {
-    uint16_t *y = work->y;
-    const uint16_t *bias = work->bias;
-    (void)context, (void)err;
-    for (int64_t i = 0; i < work->m * work->n; i++)
-        y[i] = tern_activation_from_double(work->type, tern_activation_to_double(work->type, y[i]) +
-                                                           tern_activation_to_double(work->type, bias[i % work->n]));
-    return TERN_RT_OK;
-}
-
 static enum tern_rt_status emulated_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
     (void)context, (void)err;
     *pointer = tern_emulated_alloc((size_t)bytes);
@@ -117,8 +106,8 @@ static void emulated_release(void *context, void *pointer) {
     pthread_mutex_unlock(&running);
 }
 
-const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close, emulated_load,  emulated_unload,
-                                                       emulated_launch, emulated_bias,  emulated_alloc, emulated_release};
+const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close, emulated_load,   emulated_unload,
+                                                       emulated_launch, emulated_alloc, emulated_release};
 
 enum tern_rt_status tern_rt_open_emulated(const char *folder, int device_ordinal, enum tern_match worst, struct tern_rt **rt,
                                           struct tern_rt_error *err) {

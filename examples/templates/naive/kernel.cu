@@ -74,7 +74,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_naive(const struct te
         for (int i = 0; i < ROWS; i++)
             sum[i] += scale * part[i];
     }
+    const float bias = args.bias ? __half2float(static_cast<const __half *>(args.bias)[n]) : 0;
     for (int i = 0; i < ROWS; i++)
         if (first + i < args.m)
-            static_cast<__half *>(args.y)[(first + i) * args.n + n] = __float2half_rn(sum[i]);
+            static_cast<__half *>(args.y)[(first + i) * args.n + n] = __float2half_rn(sum[i] + bias);
 }

@@ -3,6 +3,8 @@
 #ifndef TERN_DECODE_FINISH_CUH
 #define TERN_DECODE_FINISH_CUH
 
+#include "tern/bias.cuh"
+
 constexpr int COLUMN_SET = M_TILE >= 4 ? 4 : 1; // columns that one pass of the final sums takes: independent loads
 
 // a / b for 0 <= a < 4096, 0 < b <= 64: the quotient of a + 1/2 is never nearer than 1/128 to an integer, the reciprocal is
@@ -43,11 +45,12 @@ __device__ __forceinline__ void tern_store_y(const struct tern_share &s, const s
     const long long n = (long long)(s.first_block + block) * BLOCK_ROWS + row;
     if (n >= args.n) // the last row tile is half empty where N is not a multiple of 16
         return;
+    const float bias = tern_bias_of<BF16>(args, n);
     unsigned short *y = (unsigned short *)args.y + (s.first_column + column) * args.n + n;
 #pragma unroll
     for (int c = 0; c < COLUMN_SET; c++)
         if (column + c < s.columns)
-            y[c * args.n] = tern_value_round<BF16>(values[c]);
+            y[c * args.n] = tern_value_round<BF16>(values[c] + bias);
 }
 
 // Sums the slots over the warps, and over the blocks of the cluster, and writes y.

@@ -152,15 +152,17 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 }
 
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
-// memory: put rounds them to the type of y, times scale (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
+// memory: put rounds them to the type of y, times scale, plus bias (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
 // column, 0..15. The exclusive-or spreads the eight addresses of a matrix over the banks.
 #define TERN_TURN_SLOT 512 /* bytes */
 template <int BF16>
-__device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, int lane) {
+__device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, float2 bias, int lane) {
     const int row = lane / 16 * 8 + lane % 8;
     const unsigned value[4] = {
-        tern_pair_round<BF16>(d[0] * scale.x, d[1] * scale.x), tern_pair_round<BF16>(d[2] * scale.y, d[3] * scale.y),
-        tern_pair_round<BF16>(d[4] * scale.x, d[5] * scale.x), tern_pair_round<BF16>(d[6] * scale.y, d[7] * scale.y)};
+        tern_pair_round<BF16>(fmaf(d[0], scale.x, bias.x), fmaf(d[1], scale.x, bias.x)),
+        tern_pair_round<BF16>(fmaf(d[2], scale.y, bias.y), fmaf(d[3], scale.y, bias.y)),
+        tern_pair_round<BF16>(fmaf(d[4], scale.x, bias.x), fmaf(d[5], scale.x, bias.x)),
+        tern_pair_round<BF16>(fmaf(d[6], scale.y, bias.y), fmaf(d[7], scale.y, bias.y))};
     tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
 }
 __device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {

@@ -9,6 +9,8 @@
 #ifndef TERN_STREAM_FINISH_CUH
 #define TERN_STREAM_FINISH_CUH
 
+#include "tern/bias.cuh"
+
 #include "tern/cluster.cuh"
 #include "tern/stream.cuh"
 
@@ -83,7 +85,7 @@ __device__ __forceinline__ void tern_store_y(const struct tern_share &s, const s
                                              float value) {
     const long long n = (long long)(s.first_row + row) * BLOCK_ROWS + r;
     if (n < args.n) // the last row tile is half empty where N is not a multiple of 16
-        ((unsigned short *)args.y)[m * args.n + n] = tern_value_round<BF16>(value);
+        ((unsigned short *)args.y)[m * args.n + n] = tern_value_round<BF16>(value + tern_bias_of<BF16>(args, n));
 }
 
 // Sums the slots and writes y. Kernels with CLUSTER_K > 1 call tern_cluster_arrive once before. Output i of a cluster is

@@ -4,7 +4,7 @@
 #ifndef TERN_WGMMA_STORE_CUH
 #define TERN_WGMMA_STORE_CUH
 
-#include "tern/abi.h"
+#include "tern/bias.cuh"
 #include "tern/pipeline.cuh"
 
 // Bytes of shared memory of a warp; 32 spread the four of a warpgroup over the banks.
@@ -18,7 +18,7 @@ struct tern_store {
     int rank;             // of the CLUSTER blocks that own equally many units of 16 rows of x; those of `rank` are stored
 };
 
-// Stores times scale (row g, row g + 8 of the warp's tile); `tile` is the warp's 16-row tile of W. N is a multiple of 8: a
+// Stores times scale (row g, row g + 8 of the warp's tile), plus the bias; `tile` is the warp's 16-row tile of W. N is a multiple of 8: a
 // chunk of 8 columns is inside or outside. All four warps call.
 template <int CLUSTER, int COUNT>
 __device__ __forceinline__ void tern_store_sums(const tern_args &args, const tern_store &to, int tile, float2 scale,
@@ -28,6 +28,7 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
     unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
     const unsigned char *unit = to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
     const long long n = 16LL * (tile - to.warp) + 8 * chunk, left = args.m - to.x_row;
+    const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4);
     const int rows = n < args.n ? (int)(left < 2 * COUNT ? left : 2 * COUNT) : 0;
 #pragma unroll
     for (int first = 0; first < UNITS; first += PASS) {
@@ -35,7 +36,7 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
             continue;
 #pragma unroll
         for (int i = 0; i < PASS; i++)
-            tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, lane);
+            tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, bias, lane);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
         const int row = 16 * (first + to.warp) + lane / 8;
         unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
