@@ -42,6 +42,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_broken(struct tern_ar
             sum = fmaxf(sum, __half2float(static_cast<const __half *>(args.workspace)[0]));
         if (BUG == 6 && ones == 1) // a single weight read wrongly
             sum += 0.125f;
+        if (args.bias && BUG != 15)
+            sum += __half2float(static_cast<const __half *>(args.bias)[n]);
         unsigned short bits = __half_as_ushort(__float2half_rn(sum));
         if (BUG == 2 && last)
             bits = 0x7FFF;

@@ -13,7 +13,7 @@ return {
     efficiency = 0.01,
     exact_weights = true,
     params = {
-        { name = "BUG", values = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 }, default = 0, doc = "which bug; 0: none" },
+        { name = "BUG", values = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }, default = 0, doc = "which bug; 0: none" },
         { name = "THREADS", values = { 32 }, default = 32, doc = "threads of a block" },
         { name = "ROWS", values = { 1 }, default = 1, doc = "rows of x a thread" },
     },
