@@ -66,6 +66,12 @@ if [ -n "$python" ]; then
     check "the table as a library" gcc -O2 -shared -fPIC -x c -DTERN_DISPATCH_IMPLEMENTATION "$work/x/tern_dispatch.h" -o "$work/e/libtern_dispatch.so"
     check "the emulator as a library" gcc "${own[@]}" -shared -fPIC "${emulator[@]}" -Wl,--no-undefined -lxxhash -lzstd -ldl -lpthread -lm -o "$work/libtern_emulated.so"
     PYTHONDONTWRITEBYTECODE=1 TERN_RT_LIBRARY=$work/libtern_emulated.so "$python" examples/torch/check.py "$work/e" cpu 2>"$work/torch.log" || { tail -5 "$work/torch.log" && echo "not ok examples/torch"; }
+    if "$python" -c 'import transformers' 2>/dev/null; then
+        PYTHONDONTWRITEBYTECODE=1 TERN_RT_LIBRARY=$work/libtern_emulated.so "$python" examples/torch/end_to_end.py "$work/e" --model tiny --cpu >"$work/decoder.txt" 2>"$work/torch.log" || tail -5 "$work/torch.log"
+        grep -E '^(not )?ok ' "$work/decoder.txt" || echo "not ok end_to_end.py ended without a verdict"
+    else
+        echo "# examples/torch/end_to_end.py is skipped: no transformers"
+    fi
 else
     echo "# examples/torch is skipped: no python3 here has torch (name one with TERN_PYTHON)"
 fi
