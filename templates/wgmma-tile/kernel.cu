@@ -1,8 +1,8 @@
 /* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, fp32
  * accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles, code words by
- * bulk copies, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma,
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles; code
+ * words, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma,
  * dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory
  * operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second set of
  * registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
@@ -125,19 +125,22 @@ __device__ __forceinline__ void copy_side(const tern_args &args, const tern_plac
     }
 }
 
-/* Codes: lane l of the warp copies tile l; the barrier counts the bytes. Tiles outside W are left as they are. */
+/* Codes, 16 bytes a lane: bulk copies as short as a tile are issued one after the other and keep the ring empty. Tiles outside W
+ * are left as they are. */
 __device__ __forceinline__ void copy_codes(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
                                            int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
     const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
-    if (lane == 0)
-        tern_barrier_arrive_expect(barrier_of(shared, stage, TERN_FULL), inside * BYTES);
-    __syncwarp();
-    if (lane < inside)
-        tern_bulk_copy(shared + CODES_AT + stage * CODE_BYTES + lane * BYTES,
-                       static_cast<const unsigned char *>(args.codes) +
-                           ((long long)(at.row_tile + lane) * at.k_tiles + k_tile) * BYTES,
-                       BYTES, barrier_of(shared, stage, TERN_FULL));
+    unsigned char *to = shared + CODES_AT + stage * CODE_BYTES + 16 * lane;
+    const unsigned char *from =
+        static_cast<const unsigned char *>(args.codes) + ((long long)at.row_tile * at.k_tiles + k_tile) * BYTES + 16 * lane;
+#pragma unroll
+    for (int tile = 0; tile < CTA_TILES; tile++, from += (long long)at.k_tiles * BYTES)
+        if (tile < inside)
+#pragma unroll
+            for (int piece = 0; piece < BYTES; piece += 512)
+                if (BYTES - piece >= 512 || 16 * lane < BYTES - piece)
+                    tern_cp_async<16>(to + tile * BYTES + piece, from + piece, true);
 }
 
 /* Warp 0: what belongs to W. */
@@ -147,8 +150,7 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const ter
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         copy_codes(args, at, shared, fill.stage, k_tile, lane);
         copy_side(args, at, shared, fill.stage, k_tile, lane);
-        if (GROUPED)
-            tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
@@ -197,7 +199,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         }
         if (CLUSTER_K * K_PARTS > 1) { /* and the one behind the sums */
             tern_block_sync(1, THREADS);
-            tern_fence_async(); /* bulk copies follow where ordinary stores were */
+            tern_fence_async(); /* the copy engine follows where ordinary stores were */
         }
     }
 }
@@ -481,9 +483,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
-    /* Full: the announcement of the codes' bytes, x or its announcement, and the lanes that copy scales. */
+    /* Full: x or its announcement, and the lanes that copy codes and scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 2 + (GROUPED ? 32 : 0), 4 * WARPS_N);
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + 32, 4 * WARPS_N);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)
