@@ -36,7 +36,7 @@ for part, n in parts:
 folder("ternary", tensors, {})
 P
 [ -z "${TERN_CEILINGS:-}" ] || cp "$TERN_CEILINGS" "$work/t.db"
-job=("$tune" --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" --require-gpu --m 1,16 --budget 20s)
+job=("$tune" --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" --require-gpu --m "1,16" --budget 20s)
 for model in sym asym ternary; do
     check "weights: $model is tuned" exits 0 "trials in" "${job[@]}" --weights "$work/$model"
     tail -1 "$work/said" | sed 's/^/# /'
