@@ -112,22 +112,38 @@ void tern_emu_machine_mbarrier_wait(void *barrier, int parity) {
 
 /* ---- bulk copies
  * --------------------------------------------------------------------------------------------------------------- */
+/* Puts a copy on its way. */
+static void send(struct tern_emu_machine *machine, struct tern_emu_bulk copy) {
+    mbarrier_at(machine, copy.barrier);
+    if (machine->bulk_count == machine->bulk_capacity) {
+        machine->bulk_capacity = machine->bulk_capacity == 0 ? 16 : 2 * machine->bulk_capacity;
+        machine->bulk = tern_realloc(machine->bulk, machine->bulk_capacity * sizeof *machine->bulk);
+    }
+    machine->bulk[machine->bulk_count++] = copy;
+    machine->progress++;
+}
+
 void tern_emu_machine_bulk_copy(void *to, const void *from, size_t bytes, void *barrier) {
     struct tern_emu_machine *machine = tern_emu_running;
     if (((uintptr_t)to | (uintptr_t)from | bytes) % 16 != 0 || bytes == 0) {
         tern_emu_machine_fault(machine, "bulk copy of %zu bytes: addresses and size must be multiples of 16", bytes);
     }
-    mbarrier_at(machine, barrier);
-    if (machine->bulk_count == machine->bulk_capacity) {
-        machine->bulk_capacity = machine->bulk_capacity == 0 ? 16 : 2 * machine->bulk_capacity;
-        machine->bulk = tern_realloc(machine->bulk, machine->bulk_capacity * sizeof *machine->bulk);
-    }
-    machine->bulk[machine->bulk_count++] = (struct tern_emu_bulk){to, from, bytes, barrier};
-    machine->progress++;
+    send(machine, (struct tern_emu_bulk){.to = to, .from = from, .bytes = bytes, .barrier = barrier});
     memset(to, 0xFF, bytes);
     volatile const uint8_t *probe = from; /* an address that cannot be read faults here, where the thread is known */
     (void)probe[0];
     (void)probe[bytes - 1];
+}
+
+void tern_emu_machine_store_async(void *to, const void *value, size_t bytes, void *barrier) {
+    struct tern_emu_machine *machine = tern_emu_running;
+    if ((bytes != 4 && bytes != 8 && bytes != TERN_EMU_STORE_BYTES) || (uintptr_t)to % bytes != 0) {
+        tern_emu_machine_fault(machine, "st.async of %zu bytes: 4, 8 or 16, and an address that is a multiple", bytes);
+    }
+    struct tern_emu_bulk copy = {.to = to, .bytes = bytes, .barrier = barrier};
+    memcpy(copy.value, value, bytes);
+    send(machine, copy);
+    memset(to, 0xFF, bytes);
 }
 
 bool tern_emu_deliver_bulk(struct tern_emu_machine *machine) {
@@ -141,7 +157,7 @@ bool tern_emu_deliver_bulk(struct tern_emu_machine *machine) {
     struct tern_emu_bulk copy = machine->bulk[pick];
     machine->bulk_count--;
     memmove(machine->bulk + pick, machine->bulk + pick + 1, (machine->bulk_count - pick) * sizeof *machine->bulk);
-    memcpy(copy.to, copy.from, copy.bytes);
+    memcpy(copy.to, copy.from == NULL ? copy.value : copy.from, copy.bytes);
     struct mbarrier *m = copy.barrier;
     m->bytes -= (int32_t)copy.bytes;
     mbarrier_settle(m);

@@ -60,6 +60,7 @@ const struct tern_emu_services tern_emu_service_table = {
     .mbarrier_test = tern_emu_machine_mbarrier_test,
     .mbarrier_wait = tern_emu_machine_mbarrier_wait,
     .bulk_copy = tern_emu_machine_bulk_copy,
+    .store_async = tern_emu_machine_store_async,
     .cluster_rank = cluster_rank,
     .cluster_size = cluster_size,
     .cluster_map = cluster_map,

@@ -62,11 +62,14 @@ struct tern_emu_block {
     } barriers[TERN_EMU_BARRIERS];
 };
 
-struct tern_emu_bulk { /* one cp.async.bulk in flight */
+#define TERN_EMU_STORE_BYTES 16
+
+struct tern_emu_bulk { /* one cp.async.bulk or st.async in flight */
     void *to;
-    const void *from;
+    const void *from; /* NULL: value */
     size_t bytes;
     void *barrier;
+    uint8_t value[TERN_EMU_STORE_BYTES];
 };
 
 struct tern_emu_machine {
@@ -131,7 +134,8 @@ void tern_emu_machine_mbarrier_arrive(void *barrier, int count, int64_t expect_b
 int tern_emu_machine_mbarrier_test(void *barrier, int parity);
 void tern_emu_machine_mbarrier_wait(void *barrier, int parity);
 void tern_emu_machine_bulk_copy(void *to, const void *from, size_t bytes, void *barrier);
-/* Lets one bulk copy arrive; false if none is in flight. Called by the scheduler when every thread waits. */
+void tern_emu_machine_store_async(void *to, const void *value, size_t bytes, void *barrier);
+/* Lets one bulk copy or store arrive; false if none is in flight. Called by the scheduler when every thread waits. */
 bool tern_emu_deliver_bulk(struct tern_emu_machine *machine);
 
 /* launch.c */

@@ -42,6 +42,8 @@ void tern_emu_mbarrier_wait(void *barrier, int parity);
 /* cp.async.bulk global -> shared: 16-byte aligned addresses and size. Arrives as late as possible: when every thread waits.
  */
 void tern_emu_bulk_copy(void *to, const void *from, size_t bytes, void *barrier);
+/* st.async: 4, 8 or 16 bytes to a block of the cluster, `to` and `barrier` in it. Arrives like a bulk copy. */
+void tern_emu_store_async(void *to, const void *value, size_t bytes, void *barrier);
 
 /* bar.sync / bar.arrive of barrier `id` (0..15) for `threads` threads of the block, a multiple of 32. */
 void tern_emu_barrier_sync(int id, int threads);

@@ -68,3 +68,31 @@ extern "C" __global__ void async_cluster(struct tern_args args) {
     tern_emu_cluster_sync();
     ((int *)args.y)[blockIdx.x * blockDim.x + threadIdx.x] = mine[threadIdx.x];
 }
+
+// Lane t of each block of a pair sends 16 bytes to the other, which waits for the barrier (wait false: does not) and reads.
+__device__ static void sends(const struct tern_args &args, bool wait) {
+    unsigned char *shared = (unsigned char *)tern_emu_dynamic_shared();
+    const int lane = (int)threadIdx.x, other = 1 - tern_emu_cluster_rank();
+    int *mine = (int *)(shared + 16) + lane * 4, *y = (int *)args.y + (blockIdx.x * 32 + lane) * 4;
+    if (lane == 0)
+        tern_emu_mbarrier_init(shared, 1);
+    __syncthreads();
+    tern_emu_cluster_sync();
+    int value[4];
+    for (int i = 0; i < 4; i++)
+        value[i] = 1000 * (int)blockIdx.x + 4 * lane + i;
+    tern_emu_store_async(tern_emu_cluster_map(mine, other), value, 16, tern_emu_cluster_map(shared, other));
+    if (lane == 0)
+        tern_emu_mbarrier_arrive_expect(shared, 32 * 16);
+    if (wait)
+        tern_emu_mbarrier_wait(shared, 0);
+    for (int i = 0; i < 4; i++)
+        y[i] = mine[i];
+}
+extern "C" __global__ void async_store(struct tern_args args) { sends(args, true); }
+extern "C" __global__ void async_store_no_wait(struct tern_args args) { sends(args, false); }
+extern "C" __global__ void async_store_askew(struct tern_args) {
+    unsigned char *shared = (unsigned char *)tern_emu_dynamic_shared();
+    tern_emu_mbarrier_init(shared, 1);
+    tern_emu_store_async(shared + 24, shared, 16, shared);
+}

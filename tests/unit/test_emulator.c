@@ -183,6 +183,27 @@ static void clusters_share_memory(void **state) {
         assert_int_equal(y[i], 1000 * ((i / 256 + 7) % 8) + i % 256);
 }
 
+static void stores_arrive_at_their_barrier(void **state) {
+    (void)state;
+    int y[2 * 128];
+    struct tern_error err = {0};
+    struct emulator_case c = {
+        .entry = "async_store", .blocks = 2, .block = 32, .cluster = 2, .smem = 1024, .y_bytes = sizeof y};
+    for (int order = 0; order <= TERN_EMU_SHUFFLED; order++) {
+        c.order = (enum tern_emu_order)order;
+        if (emulator_launch(&async, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int i = 0; i < 2 * 128; i++)
+            assert_int_equal(y[i], 1000 * (1 - i / 128) + i % 128);
+    }
+    c.entry = "async_store_no_wait"; /* nobody waits: nothing has arrived */
+    assert_int_equal(emulator_launch(&async, &c, y, &err), TERN_OK);
+    for (int i = 0; i < 2 * 128; i++)
+        assert_int_equal(y[i], -1);
+    struct emulator_case askew = {.entry = "async_store_askew", .blocks = 1, .block = 1, .smem = 64, .y_bytes = 4};
+    emulator_expect_fault(&async, &askew, "st.async of 16 bytes");
+}
+
 static int open_all(void **state) {
     (void)state;
     emulator_fixture_open(&barrier, "barrier");
@@ -211,6 +232,7 @@ int main(void) {
         cmocka_unit_test(copies_arrive_at_their_wait),
         cmocka_unit_test(bulk_copies_arrive_at_their_barrier),
         cmocka_unit_test(clusters_share_memory),
+        cmocka_unit_test(stores_arrive_at_their_barrier),
     };
     return cmocka_run_group_tests_name("emulator", tests, open_all, close_all);
 }

@@ -87,6 +87,9 @@ inline void tern_emu_mbarrier_wait(void *barrier, int parity) {
 inline void tern_emu_bulk_copy(void *to, const void *from, size_t bytes, void *barrier) {
     TERN_EMU_CALL bulk_copy(to, from, bytes, barrier);
 }
+inline void tern_emu_store_async(void *to, const void *value, size_t bytes, void *barrier) {
+    TERN_EMU_CALL store_async(to, value, bytes, barrier);
+}
 inline void tern_emu_barrier_sync(int id, int threads) {
     TERN_EMU_CALL named_sync(id, threads, 1, "bar.sync", id);
 }
