@@ -18,11 +18,13 @@ __device__ __forceinline__ void tern_cluster_sync() {
 #endif
 }
 
-// The two halves of tern_cluster_sync: all threads arrive, do something else, and wait.
+// That all blocks of the cluster run, in two halves: all threads arrive, do something else, and wait. Of what was written before,
+// only barriers that are published (bulk.cuh) are visible behind it: a release would wait for all memory accesses on their way,
+// about a thousand cycles ahead of the first load.
 __device__ __forceinline__ void tern_cluster_arrive() {
 #if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.release.aligned;" : : : "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory");
 #endif
 }
 __device__ __forceinline__ void tern_cluster_wait() {
@@ -58,6 +60,35 @@ __device__ __forceinline__ void tern_cluster_store_float(void *shared, int rank,
     asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\nst.shared::cluster.f32 [remote], %2;\n}"
                  :
                  : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank), "f"(value)
+                 : "memory");
+#endif
+}
+
+// Stores four floats at this block's address `shared` (16-byte aligned), but in the shared memory of block `rank` of the
+// cluster, without waiting; 16 bytes then count as arrived on the barrier there that lies where `barrier` does here.
+__device__ __forceinline__ void tern_cluster_send_16(void *shared, void *barrier, int rank, const float (&value)[4]) {
+#ifdef TERN_EMULATOR
+    tern_emu_store_async(tern_emu_cluster_map(shared, rank), value, 16, tern_emu_cluster_map(barrier, rank));
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .b32 to, full;\nmapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 full, %1, %2;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%3, %4, %5, %6}, [full];\n}"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"((unsigned)__cvta_generic_to_shared(barrier)),
+                   "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+                 : "memory");
+#endif
+}
+
+// Arrives once on the barrier of block `rank` that lies where `barrier` does here. Not `.release.cluster`, which waits for this
+// thread's stores to global memory: what it tells is that shared memory has been read.
+__device__ __forceinline__ void tern_cluster_barrier_arrive(void *barrier, int rank) {
+#ifdef TERN_EMULATOR
+    tern_emu_mbarrier_arrive(tern_emu_cluster_map(barrier, rank));
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(rank)
                  : "memory");
 #endif
 }
