@@ -1,14 +1,15 @@
 // mma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1..16 on tensor cores, x in registers, fp32 accumulation.
 //
-// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES (6144), any group that is a
-// multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
-// Compute capability 9.0.
+// Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES * CLUSTER_K (40,960), any
+// group that is a multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128
+// (harness/formats/layout.h). Compute capability 9.0.
 //
 // How: each of WARPS_K warps owns K_TILES tiles of 128 k and keeps their x in registers, as the 8-column operand of
 // mma.m16n8k16, loaded straight from global memory; the block's rows of W pass by. So x needs no shared memory, no barrier and
 // no load for each tile. One more warp streams W by bulk copies, all of K of a row block (ROW_TILES tiles of 16 rows) at a time.
 // Sums of a row block go to a slot for each warp; a third kind of warp adds them up, in warp order, and writes y. Barriers of
-// copies (mbarrier) are all that ties the three kinds together.
+// copies (mbarrier) are all that ties the three kinds together. Where K is long the blocks of a cluster split it: each keeps its
+// part of x, and their sums meet without a barrier of the cluster (tern/cluster_meet.cuh).
 //
 // Codes are multiplied raw, as subnormal binary16 (docs/kernels/decode.md). The pieces of a tile stand at places of different
 // powers of two; x is multiplied by the complement, so one accumulator serves. That is exact while |x| < 1023 (4 bits: 4095) in
@@ -17,19 +18,21 @@
 // products in the same order, so weights of value 0 alone give exactly 0. Inf in a row of x, like NaN, makes its row of y NaN
 // (Inf - Inf).
 //
-// Parameters: FRAGMENTS of 8 rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W
-// in flight; ADDERS, the warps that add up.
+// Parameters: FRAGMENTS of 8 rows of x; CLUSTER_K blocks that split K; WARPS_K and K_TILES of a block; ROW_TILES that a warp
+// multiplies side by side; STAGES row blocks of W in flight; ADDERS, the warps that add up.
 //
-// Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
-constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
+// Bound by: the products (small layers: the delivery of x from the L2) and memory. Expected of the limit: 0.5 to 0.8.
+constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 #include "tern/bias.cuh"
-#include "tern/mma.cuh"
+#include "tern/cluster_meet.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/stream.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
-constexpr int FIRST = 1;                     // row blocks asked for ahead of x: more would stand in its way
+#include "tern/resident_x.cuh"
+// Row blocks asked for ahead of x: more would stand in its way. Of clusters 32 rows: a block has less x to wait for.
+constexpr int FIRST = CLUSTER_K > 1 && ROW_TILES == 1 ? 2 : 1;
 constexpr int SLOTS = 3;                     // row blocks whose sums wait to be added up
 constexpr int UNITS = ROW_TILES * FRAGMENTS; // of a row block: 16 rows and 8 columns, four floats of a lane
 constexpr int SLOT_BYTES = UNITS * 512;      // sums of a row block from one warp
@@ -37,29 +40,39 @@ constexpr int THREADS = 32 * (WARPS_K + 1 + ADDERS), READY = 1, X_HERE = 2; // o
 
 static_assert(ADDERS <= UNITS * SLOTS, "an adder two laps ahead: parity cannot tell");
 
-// The block's row blocks are block, block + blocks, ... of W: nothing is divided ahead of the first copy. Uniform.
+// The cluster's row blocks are first, first + step, ... of W: nothing is divided ahead of the first copy. Its blocks split K.
+// Uniform.
 struct tern_part {
-    int block, blocks, row_blocks; // row_blocks: of W
-    int k_tiles;
+    int first, step, row_blocks; // row_blocks: of W
+    int rank;                    // in the cluster
+    struct tern_tiles k;
 };
 
 __device__ __forceinline__ struct tern_part tern_part_make(const struct tern_args &args) {
-    return {(int)blockIdx.x, (int)gridDim.x, (int)(((unsigned)args.n + 16 * ROW_TILES - 1) / (16 * ROW_TILES)),
-            (int)(((unsigned)args.k + 127) / 128)};
+    const unsigned rank = blockIdx.x % CLUSTER_K, tiles = ((unsigned)args.k + 127) / 128;
+    const unsigned begin = rank * tiles / CLUSTER_K, end = (rank + 1) * tiles / CLUSTER_K;
+    return {(int)(blockIdx.x / CLUSTER_K),
+            (int)(gridDim.x / CLUSTER_K),
+            (int)(((unsigned)args.n + 16 * ROW_TILES - 1) / (16 * ROW_TILES)),
+            (int)rank,
+            {(int)begin, (int)(end - begin), (int)tiles}};
 }
 
 // Shared memory of a block; all 16-byte aligned.
 struct tern_places {
     unsigned char *ring;  // [STAGES][STAGE_BYTES]
     unsigned char *slots; // [SLOTS][WARPS_K][SLOT_BYTES]
+    unsigned char *meet;  // what tern_meet needs
     unsigned char *barriers;
 };
-// Barriers: of a stage full and empty, of a slot full and empty.
+// Barriers: of a stage full and empty, of a slot full and empty, those of tern_meet.
 constexpr int STAGE_EMPTY = STAGES * 8, SLOT_FULL = STAGES * 16, SLOT_EMPTY = SLOT_FULL + SLOTS * 8;
+constexpr int MEET = SLOT_EMPTY + SLOTS * 8;
 
 __device__ __forceinline__ struct tern_places tern_places_make(unsigned char *shared) {
     unsigned char *slots = shared + STAGES * STAGE_BYTES;
-    return {shared, slots, slots + SLOTS * WARPS_K * SLOT_BYTES};
+    unsigned char *meet = slots + SLOTS * WARPS_K * SLOT_BYTES;
+    return {shared, slots, meet, meet + tern_meet::bytes};
 }
 
 // A place in a ring, and the parity of its barriers' phase.
@@ -82,13 +95,14 @@ struct tern_run {
 
 __device__ __forceinline__ struct tern_run tern_run_make(const struct tern_part &s, const struct tern_args &args) {
     struct tern_run run;
-    run.tiles = s.k_tiles;
-    run.entries = GROUP == 0 ? 1 : (int)args.groups;
-    run.codes_pitch = (long long)s.k_tiles * TILE_BYTES;
+    const int groups = (int)args.groups, entry = tern_span_group(s.k.first, 0, groups);
+    run.tiles = s.k.count;
+    run.entries = tern_span_group(s.k.first + s.k.count - 1, SPANS - 1, groups) - entry + 1;
+    run.codes_pitch = (long long)s.k.all * TILE_BYTES;
     run.scales_pitch = args.groups * 32;
-    run.codes = (const unsigned char *)args.codes + s.block * ROW_TILES * run.codes_pitch;
-    run.scales = (const unsigned char *)args.scales + s.block * ROW_TILES * run.scales_pitch;
-    run.zeros = (const unsigned char *)args.zeros + s.block * ROW_TILES * run.scales_pitch / 2;
+    run.codes = (const unsigned char *)args.codes + s.first * ROW_TILES * run.codes_pitch + s.k.first * TILE_BYTES;
+    run.scales = (const unsigned char *)args.scales + s.first * ROW_TILES * run.scales_pitch + entry * 32;
+    run.zeros = (const unsigned char *)args.zeros + s.first * ROW_TILES * run.scales_pitch / 2 + entry * 16;
     return run;
 }
 
@@ -106,6 +120,13 @@ __device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsig
         }
 }
 
+// The copying warp waits until x is there.
+__device__ __forceinline__ void tern_x_await() {
+    tern_block_sync(X_HERE, 32 * (WARPS_K + 1));
+    if (CLUSTER_K > 1)
+        tern_cluster_wait();
+}
+
 // The copying warp: prepares the barriers and keeps the ring full. All lanes walk, so that the compiler knows the walk to be
 // uniform: copies take their addresses from uniform registers.
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
@@ -113,183 +134,35 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
     const int row_tiles = (int)(((unsigned)args.n + 15) / 16);
     struct tern_run run = tern_run_make(s, args);
     tern_turn<STAGES> turn = {0, 0};
-    int present = row_tiles - s.block * ROW_TILES;
+    int present = row_tiles - s.first * ROW_TILES;
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
         tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K);
         tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K);
         tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS);
+        tern_barriers_init(p.barriers + MEET, tern_meet::barriers, 1);
         tern_barriers_publish();
     }
     __syncwarp();
     tern_block_arrive(READY, THREADS);
+    if (CLUSTER_K > 1)
+        tern_cluster_arrive();
 #pragma unroll 1
     for (int item = 0; present > 0; item++) {
         if (item == FIRST)
-            tern_block_sync(X_HERE, 32 * (WARPS_K + 1));
+            tern_x_await();
         if (item >= STAGES)
             tern_barrier_wait(p.barriers + STAGE_EMPTY + turn.at * 8, turn.parity ^ 1);
         if (lane == 0)
             tern_run_start(run, p.ring + turn.at * STAGE_BYTES, p.barriers + turn.at * 8, tern_smaller(ROW_TILES, present));
-        present -= s.blocks * ROW_TILES;
-        run.codes += s.blocks * ROW_TILES * run.codes_pitch;
-        run.scales += s.blocks * ROW_TILES * run.scales_pitch;
-        run.zeros += s.blocks * ROW_TILES * run.scales_pitch / 2;
+        present -= s.step * ROW_TILES;
+        run.codes += s.step * ROW_TILES * run.codes_pitch;
+        run.scales += s.step * ROW_TILES * run.scales_pitch;
+        run.zeros += s.step * ROW_TILES * run.scales_pitch / 2;
         turn.step();
     }
-    if (s.block + FIRST * s.blocks >= s.row_blocks)
-        tern_block_sync(X_HERE, 32 * (WARPS_K + 1)); // not passed above
-}
-
-// x of a warp's K tiles, and what goes with it.
-struct tern_held {
-    uint4 b[K_TILES][FRAGMENTS][4];           // [piece]: two steps, times the complement of the piece's power
-    float power[FRAGMENTS][2];                // that makes sums of products of them whole, for the lane's two columns
-    float of_x[K_TILES][FRAGMENTS][SPANS][2]; // zero point (1 where rows have their own) times sum of x
-    int entry[K_TILES][SPANS];                // offset of the lane's scales in a stage, from SCALES_AT
-    int tiles;                                // that exist
-};
-
-// Adds step h of a piece to all fragments; first: sets them.
-__device__ __forceinline__ void tern_step_multiply(float (&products)[FRAGMENTS][4], const unsigned (&a)[4],
-                                                   const uint4 (&b)[FRAGMENTS][4], int piece, int h, bool first) {
-#pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++) {
-        const unsigned b0 = h ? b[f][piece].z : b[f][piece].x, b1 = h ? b[f][piece].w : b[f][piece].y;
-        if (first)
-            tern_mma_16_first<0>(products[f], a, b0, b1);
-        else
-            tern_mma_16<0>(products[f], a, b0, b1);
-    }
-}
-
-__device__ __forceinline__ void tern_halves_multiply(uint4 &eight, unsigned factor) {
-    eight.x = tern_pair_mul<0>(eight.x, factor);
-    eight.y = tern_pair_mul<0>(eight.y, factor);
-    eight.z = tern_pair_mul<0>(eight.z, factor);
-    eight.w = tern_pair_mul<0>(eight.w, factor);
-}
-
-// Sums of x over span SPAN; false if one of the lane's is not finite.
-template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_held &x) {
-    bool finite = true;
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++) {
-        float sums[FRAGMENTS][4];
-#pragma unroll
-        for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
-            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step);
-            const unsigned a[4] = {one, one, one, one};
-            tern_step_multiply(sums, a, x.b[j], step / 2, step % 2, step == SPAN * 8 / SPANS);
-        }
-#pragma unroll
-        for (int f = 0; f < FRAGMENTS; f++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                x.of_x[j][f][SPAN][i] = sums[f][i];
-                finite = finite && fabsf(sums[f][i]) <= 3.0e38f;
-            }
-    }
-    return finite;
-}
-
-// Loads x of the lane's columns in the warp's K tiles. Columns behind M read the last row and are not stored; k behind K become
-// zeros.
-__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_args &args, int warp, int lane) {
-#pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++) {
-        const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1);
-        const __half *from = (const __half *)args.x + (row * args.k + warp * 128 + lane % 4 * 8);
-#pragma unroll
-        for (int i = 0; i < K_TILES * 4; i++) {
-            const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
-            x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
-            if (warp * 128 + at < (int)args.k) // uniform
-                x.b[j][f][i % 4] = tern_load_stream_16(from + at);
-        }
-    }
-}
-
-// Multiplies x by the complements of the places and by 2^-1 (shrunk: bit f says so of the lane's column of fragment f) or what
-// makes the last place's factor 1.
-__device__ __forceinline__ void tern_held_scale(struct tern_held &x, unsigned shrunk) {
-#pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++) {
-        const unsigned top = (shrunk >> f & 1 ? 14u : 15u + PITCH * (PLACES - 1)) * 0x04000400u; // binary16 of that power
-#pragma unroll
-        for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-            for (int piece = 0; piece < 4; piece++)
-                tern_halves_multiply(x.b[j][f][piece], top - PITCH * (piece % PLACES) * 0x04000400u);
-    }
-}
-
-// Sums of x over the spans; false if one of the lane's is not finite.
-__device__ __forceinline__ bool tern_held_sum(struct tern_held &x) {
-    bool finite = tern_held_sums<0>(x);
-    if constexpr (SPANS > 1)
-        finite = tern_held_sums<1>(x) && finite;
-    if constexpr (SPANS > 2) {
-        finite = tern_held_sums<2>(x) && finite;
-        finite = tern_held_sums<3>(x) && finite;
-    }
-    return finite;
-}
-
-// Bit f: column i of the lane's two in fragment f has a sum that is not finite.
-__device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, int i) {
-    unsigned beyond = 0;
-#pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++)
-#pragma unroll
-        for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-            for (int span = 0; span < SPANS; span++)
-                beyond |= fabsf(x.of_x[j][f][span][i]) <= 3.0e38f ? 0u : 1u << f;
-    return beyond;
-}
-
-// Brings x, once loaded, into the form in which it is multiplied.
-__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_part &s, const struct tern_args &args,
-                                               int warp, int lane) {
-    const int groups = (int)args.groups;
-    unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
-    x.tiles = 0;
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-        x.tiles += warp + j * WARPS_K < s.k_tiles;
-    tern_held_scale(x, 0);
-    if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
-        unsigned shrunk = 0; // of the lane's column of the operand
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            down[i] = tern_held_beyond(x, i);
-            const unsigned of_column = __shfl_sync(0xFFFFFFFFu, down[i], lane / 8); // 2 * (lane / 8) + i
-            shrunk |= lane / 4 % 2 == i ? of_column : 0;
-        }
-        tern_held_load(x, args, warp, lane);
-        tern_held_scale(x, shrunk);
-        tern_held_sum(x);
-    }
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-        for (int span = 0; span < SPANS; span++) {
-            const int tile = warp + j * WARPS_K;
-            const int entry = GROUP == 0 ? 0 : ENTRY_A_TILE ? tile : tern_span_group(tile, span, groups);
-            x.entry[j][span] = entry * 32 + lane / 4 * 4;
-        }
-#pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            x.power[f][i] = down[i] >> f & 1 ? 33554432.0f : (float)(1 << (24 - PITCH * (PLACES - 1))); // 2^25
-#pragma unroll
-            for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-                for (int span = 0; span < SPANS; span++)
-                    x.of_x[j][f][span][i] *= x.power[f][i];
-        }
+    if (s.first + FIRST * s.step >= s.row_blocks)
+        tern_x_await(); // not passed above
 }
 
 // What the lane needs of a tile: codes, scales and zero points of rows g and g + 8.
@@ -341,38 +214,46 @@ __device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const str
         tern_span_add<SPAN>(sums.at[r], products[r], tiles[r], x, j);
 }
 
-// Sums of a row block, of the warp's K tiles; frees the stage. words: the lane's in the stage's first K tile of the warp.
+// Loads what the lane needs of the warp's K tile j of a row block. words: the lane's in the warp's first tile of the stage.
+__device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_held &x,
+                                               const unsigned char *words, const unsigned char *stage, int j) {
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++) {
+        tern_slot_words(words, r, j * WARPS_K, 0, tiles[r].words);
+#pragma unroll
+        for (int span = 0; span < SPANS; span++) {
+            const int entry = r * ENTRIES * 32 + tern_held_entry(x, j, span);
+            tiles[r].scales[span] = tern_shared_load_4(stage + (SCALES_AT + entry));
+            tiles[r].zeros[span] = HAS_ZEROS ? tern_shared_load_2(stage + (ZEROS_AT + entry / 2)) : 0;
+        }
+    }
+}
+
+// Sums of a row block, of the warp's K tiles; frees the stage. Tile j + 1 is loaded ahead of the products of tile j.
 __device__ __forceinline__ void tern_row_multiply(struct tern_sums &sums, const struct tern_held &x,
                                                   const unsigned char *words, const unsigned char *stage, void *empty,
                                                   unsigned two_24, int lane) {
-    struct tern_tile tiles[K_TILES][ROW_TILES];
+    struct tern_tile tiles[2][ROW_TILES];
+    tern_tile_load(tiles[0], x, words, stage, 0);
 #pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-        if (j == 0 || j < x.tiles)
-#pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                tern_slot_words(words, r, j * WARPS_K, 0, tiles[j][r].words);
-#pragma unroll
-                for (int span = 0; span < SPANS; span++) {
-                    const int entry = r * ENTRIES * 32 + x.entry[j][span];
-                    tiles[j][r].scales[span] = tern_shared_load_4(stage + (SCALES_AT + entry));
-                    tiles[j][r].zeros[span] = HAS_ZEROS ? tern_shared_load_2(stage + (ZEROS_AT + entry / 2)) : 0;
-                }
-            }
-    __syncwarp(); // all have read
-    if (lane == 0)
-        tern_barrier_arrive(empty);
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++)
+    for (int j = 0; j < K_TILES; j++) {
+        if (j + 1 < K_TILES && j + 1 < x.tiles)
+            tern_tile_load(tiles[(j + 1) % 2], x, words, stage, j + 1);
+        if (j == (K_TILES > 1 ? K_TILES - 2 : 0)) {
+            __syncwarp(); // all have read
+            if (lane == 0)
+                tern_barrier_arrive(empty);
+        }
         if (j == 0 || j < x.tiles) {
-            tern_span_step<0>(sums, tiles[j], x, j, two_24);
+            tern_span_step<0>(sums, tiles[j % 2], x, j, two_24);
             if constexpr (SPANS > 1)
-                tern_span_step<1>(sums, tiles[j], x, j, two_24);
+                tern_span_step<1>(sums, tiles[j % 2], x, j, two_24);
             if constexpr (SPANS > 2) {
-                tern_span_step<2>(sums, tiles[j], x, j, two_24);
-                tern_span_step<3>(sums, tiles[j], x, j, two_24);
+                tern_span_step<2>(sums, tiles[j % 2], x, j, two_24);
+                tern_span_step<3>(sums, tiles[j % 2], x, j, two_24);
             }
         }
+    }
 }
 
 // Where the lane's four floats of a fragment lie in a slot: 16 bytes at a place that spares banks.
@@ -390,15 +271,6 @@ __device__ __forceinline__ void tern_slot_put(unsigned char *to, const struct te
     }
 }
 
-// Adds the lane's four floats at `from` to sum.
-__device__ __forceinline__ void tern_slot_add(float (&sum)[4], const unsigned char *from) {
-    const uint4 more = tern_shared_load_16(from);
-    sum[0] += __uint_as_float(more.x);
-    sum[1] += __uint_as_float(more.y);
-    sum[2] += __uint_as_float(more.z);
-    sum[3] += __uint_as_float(more.w);
-}
-
 // Stores the lane's four outputs of a unit of the row block that begins with row `first` of W.
 __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int first, int unit, const float (&sum)[4],
                                              int lane) {
@@ -411,26 +283,32 @@ __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int f
             y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i] + (i < 2 ? bias.x : bias.y));
 }
 
-// An adding warp: takes units in turn, sums their slots in warp order, and writes y.
+// An adding warp: takes units in turn, sums their slots in warp order, and writes y, or hands the sum to the block of the
+// cluster that does.
 __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const struct tern_places &p,
                                             const struct tern_args &args, int adder, int lane) {
     const int place = tern_slot_place(lane);
     tern_turn<SLOTS> turn = {0, 0};
     int unit = adder; // of the row block at hand
+    struct tern_meet meet =
+        tern_meet_make(p.meet, p.barriers + MEET, s.rank, adder, ((s.row_blocks - 1 - s.first) / s.step + 1) * UNITS);
     tern_block_sync(READY, THREADS);
+    if (CLUSTER_K > 1)
+        tern_cluster_wait();
 #pragma unroll 1
-    for (int row = s.block; row < s.row_blocks; row += s.blocks) {
+    for (int row = s.first; row < s.row_blocks; row += s.step) {
         for (; unit < UNITS; unit += ADDERS) {
             const unsigned char *from = p.slots + turn.at * (WARPS_K * SLOT_BYTES) + unit * 512 + place;
             float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             tern_barrier_wait(p.barriers + SLOT_FULL + turn.at * 8, turn.parity);
 #pragma unroll
             for (int w = 0; w < WARPS_K; w++)
-                tern_slot_add(sum, from + w * SLOT_BYTES);
+                tern_shared_add_16(sum, from + w * SLOT_BYTES);
             __syncwarp(); // all have read
             if (lane == 0)
                 tern_barrier_arrive(p.barriers + SLOT_EMPTY + turn.at * 8);
-            tern_y_store(args, row * (16 * ROW_TILES), unit, sum, lane);
+            if (CLUSTER_K == 1 || tern_meet_step(meet, sum, lane))
+                tern_y_store(args, row * (16 * ROW_TILES), unit, sum, lane);
         }
         unit -= UNITS;
         turn.step();
@@ -443,15 +321,17 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
     const int words = tern_kept(warp * TILE_BYTES + lane * 16), place = warp * SLOT_BYTES + tern_slot_place(lane);
     struct tern_held x;
-    tern_held_load(x, args, warp, lane);
+    tern_held_load(x, s.k, args, warp, lane);
     tern_block_sync(READY, THREADS); // barriers are prepared
-    tern_held_make(x, s, args, warp, lane);
+    tern_held_make(x, s.k, args, warp, lane);
     tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
+    if (CLUSTER_K > 1)
+        tern_cluster_wait();
     tern_turn<STAGES> turn = {0, 0};
     tern_turn<SLOTS> slot = {0, 1};
     struct tern_sums sums = {};
 #pragma unroll 1
-    for (int row = s.block; row < s.row_blocks; row += s.blocks) {
+    for (int row = s.first; row < s.row_blocks; row += s.step) {
         const unsigned char *stage = p.ring + turn.at * STAGE_BYTES;
         unsigned char *barrier = p.barriers + turn.at * 8;
         tern_barrier_wait(barrier, turn.parity);
@@ -473,6 +353,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const
     TERN_SHARED_DYNAMIC(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);
+    if (CLUSTER_K > 1 && warp != WARPS_K)
+        tern_cluster_arrive(); // the copying warp: once its barriers are prepared
     if (warp < WARPS_K)
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
     else if (warp == WARPS_K)

@@ -1,6 +1,6 @@
 -- mma-resident: parameter space of the decode kernel that keeps x in registers (kernel.cu says what the parameters do).
 
-local default = { FRAGMENTS = 2, WARPS_K = 14, K_TILES = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2 }
+local default = { FRAGMENTS = 2, CLUSTER_K = 1, WARPS_K = 14, K_TILES = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -19,38 +19,70 @@ end
 local function registers(p, problem)
     local spans = problem.group % 128 == 0 and 1 or problem.group % 64 == 0 and 2 or 4
     local tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
-    return p.K_TILES * (p.FRAGMENTS * (16 + 2 * spans) + p.ROW_TILES * tile) + 8 * p.ROW_TILES * p.FRAGMENTS + 16
+    local entries = problem.group % 128 == 0 and problem.group <= 128 and 0 or p.K_TILES * spans
+    return p.K_TILES * p.FRAGMENTS * (16 + 2 * spans) + entries + math.min(p.K_TILES, 2) * p.ROW_TILES * tile
+        + (p.K_TILES > 1 and 8 or 4) * p.ROW_TILES * p.FRAGMENTS + 16 -- products; sums too where they outlive a tile
+end
+
+-- Clusters resident at once: of 4 and 8 blocks 10/11 of what would fill the GPU (the occupancy query says 30 and 15 on an H200).
+local function clusters(p, gpu)
+    return math.max((p.CLUSTER_K > 2 and gpu.sms * 10 // 11 or gpu.sms) // p.CLUSTER_K, 1)
+end
+
+-- Whether the registers of a scheduler serve its warps.
+local function fits(p, problem)
+    local warps = ceil_div(p.WARPS_K + 1 + p.ADDERS, 4)
+    return registers(p, problem) <= 16384 // (32 * warps) // 8 * 8
+end
+
+local warp_values, tile_values = { 12, 14, 16, 20, 24, 28 }, { 1, 2 }
+
+-- Most K tiles that the warps of a block can hold.
+local function most_tiles(p, problem)
+    local most = 0
+    for _, warps in ipairs(warp_values) do
+        for _, tiles in ipairs(tile_values) do
+            local block = { FRAGMENTS = p.FRAGMENTS, WARPS_K = warps, K_TILES = tiles, ADDERS = 1, ROW_TILES = 1 }
+            if fits(block, problem) then most = math.max(most, warps * tiles) end
+        end
+    end
+    return most
+end
+
+-- What is hopeless with many rows of W. tiles: K tiles of a block.
+local function walk_rule(p, problem, gpu, tiles)
+    local rows = ceil_div(problem.n, 16 * p.ROW_TILES * clusters(p, gpu)) -- row blocks of a cluster
+    local bytes = p.STAGES * tiles * p.ROW_TILES * (256 * problem.bits + 48)
+    if p.CLUSTER_K > 1 and 2 * tiles <= most_tiles(p, problem) and rows * p.ROW_TILES >= 8 then return "half the cluster holds x" end
+    if p.CLUSTER_K == 1 and p.FRAGMENTS > 1 and rows <= 4 then return "few rows of W for the x of two fragments" end
+    if p.ADDERS > math.max(p.FRAGMENTS * p.ROW_TILES, 2) then return "more adders than there is to add up" end
+    if p.STAGES > 2 and p.STAGES > rows then return "fewer stages hold all" end
+    if p.STAGES > 2 and bytes > 140000 then return "more than 140 KB in flight" end
+    if p.STAGES < rows and bytes < 30000 then return "less than 30 KB in flight" end
+    if p.ROW_TILES > 1 and rows < 2 then return "one row block" end
 end
 
 -- In the order in which the parameters are declared: a refusal that reads the first few only is not asked again for the rest.
 local function valid(p, problem, gpu)
-    local fragments, k_tiles = p.FRAGMENTS, ceil_div(problem.k, 128)
-    if problem.m > 8 * fragments then return false, "more rows of x than fragments" end
-    local served = problem.m <= 8 * (fragments - 1) and "a fragment without rows of x"
-        or fragments > 1 and problem.n > 64 and problem.n < 128 * gpu.sms and "few rows of W for the x of two fragments"
-    if served and not is_default(p) then return false, served end
-    local held = p.WARPS_K * p.K_TILES
-    if held < k_tiles then return false, "the warps do not hold all of x" end
+    if problem.m > 8 * p.FRAGMENTS then return false, "more rows of x than fragments" end
+    if problem.m <= 8 * (p.FRAGMENTS - 1) and not is_default(p) then return false, "a fragment without rows of x" end
+    local k_tiles = ceil_div(problem.k, 128)
+    if p.CLUSTER_K > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
+    local tiles, held = ceil_div(k_tiles, p.CLUSTER_K), p.WARPS_K * p.K_TILES -- of a block
+    if held < tiles then return false, "the warps do not hold all of x" end
     if is_default(p) then return true end
-    if problem.k > 2048 and k_tiles < 0.88 * held then return false, "warps without K tiles" end
-    local warps = ceil_div(p.WARPS_K + 1 + p.ADDERS, 4) -- of a scheduler
-    if registers(p, problem) > 16384 // (32 * warps) // 8 * 8 then return false, "too many registers" end
-    local bytes = k_tiles * p.ROW_TILES * (256 * problem.bits + 48)
-    if p.STAGES > 2 and p.STAGES * bytes > 110000 then return false, "more than 110 KB in flight" end
+    if problem.k > 2048 and tiles < 0.88 * held then return false, "warps without K tiles" end
+    if not fits(p, problem) then return false, "too many registers" end
+    if p.ADDERS > 3 * p.FRAGMENTS * p.ROW_TILES then return false, "an adder two laps ahead" end
     if problem.n <= 64 then return true end -- small shapes check what large ones use
-    local rows = ceil_div(problem.n, 16 * p.ROW_TILES * gpu.sms)
-    if p.STAGES < rows and p.STAGES * bytes < 40000 then return false, "less than 40 KB in flight" end
-    if p.STAGES > 2 and p.STAGES > rows then return false, "fewer stages hold all" end
-    if p.ROW_TILES > 1 and rows < 2 then return false, "one row block" end
-    if p.ROW_TILES == 1 and fragments == 1 and problem.bits == 2 and rows > 8 then return false, "row tiles for two side by side" end
-    if p.ADDERS > 1 and rows * p.ROW_TILES < 3 then return false, "little to add up" end
-    return true
+    local reason = walk_rule(p, problem, gpu, tiles)
+    return reason == nil, reason
 end
 
 return {
     name = "mma-resident",
     ops = { "linear-a16" },
-    summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16, K up to 6144",
+    summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16",
     families = { "ternary", "gptq" },
     bits = { 2, 4 },
     min_cc = 90,
@@ -63,22 +95,28 @@ return {
     params = {
         { name = "FRAGMENTS", values = { 1, 2 }, default = default.FRAGMENTS,
           doc = "fragments of 8 rows of x" },
-        { name = "WARPS_K", values = { 14, 16, 20, 24, 28 }, default = default.WARPS_K,
-          doc = "warps that split K" },
-        { name = "K_TILES", values = { 1, 2 }, default = default.K_TILES,
+        { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = default.CLUSTER_K,
+          doc = "blocks of a cluster that split K: each keeps its part of x, their sums meet" },
+        { name = "WARPS_K", values = warp_values, default = default.WARPS_K,
+          doc = "warps that split the block's K" },
+        { name = "K_TILES", values = tile_values, default = default.K_TILES,
           doc = "K tiles of 128 whose x a warp keeps in registers" },
-        { name = "ADDERS", values = { 1, 2 }, default = default.ADDERS,
+        { name = "ADDERS", values = { 1, 2, 4 }, default = default.ADDERS,
           doc = "warps that add up the sums of the others" },
         { name = "ROW_TILES", values = { 1, 2 }, default = default.ROW_TILES,
           doc = "tiles of 16 rows that a warp multiplies side by side: a row block" },
-        { name = "STAGES", values = { 2, 3 }, default = default.STAGES,
+        { name = "STAGES", values = { 2, 3, 4 }, default = default.STAGES,
           doc = "row blocks of W in flight" },
     },
     valid = valid,
     launch = {
-        grid = { "min(ceil_div(N,16*ROW_TILES),SMS)" },
+        -- clusters of 4 and 8: as many as are resident at once, see clusters
+        grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K" },
         block = "32*(WARPS_K+1+ADDERS)",
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"
-            .. "+3*WARPS_K*ROW_TILES*FRAGMENTS*512+16*(STAGES+3)",
+            .. "+3*WARPS_K*ROW_TILES*FRAGMENTS*512+16*(STAGES+3)"
+            -- sums of the cluster's other blocks: tern/cluster_meet.cuh
+            .. "+(CLUSTER_K>1?(CLUSTER_K-1)*2048+(CLUSTER_K+1)*32:0)",
+        cluster = "CLUSTER_K",
     },
 }

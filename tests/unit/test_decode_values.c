@@ -19,11 +19,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N = 48, K = 384, M = 2, ZERO_ROW = 21, WARPS = 4 };
+enum { N = 176, K = 384, M = 2, ZERO_ROW = 21, WARPS = 4 };
 
 struct fixture {
     void *context, *module, *function;
     char path[PATH_MAX];
+    int cluster; /* blocks; a pair has row blocks enough to use each place of its sums again */
     struct tern_weights weights;
     struct tern_packed packed;
     enum tern_activation type;
@@ -40,11 +41,12 @@ static const char stream_preamble[] =
 static const char stream_bf16_preamble[] =
     SHARED_K "constexpr int RAW_CODES = 0, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
-static const char resident_preamble[] = "constexpr int FRAGMENTS = 1, WARPS_K = 2, K_TILES = 2, ADDERS = 1, ROW_TILES = 1;\n"
-                                        "constexpr int STAGES = 2;\n";
+#define RESIDENT "constexpr int FRAGMENTS = 1, WARPS_K = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2;\n"
+static const char resident_preamble[] = RESIDENT "constexpr int CLUSTER_K = 1, K_TILES = 2;\n";
+static const char pair_preamble[] = RESIDENT "constexpr int CLUSTER_K = 2, K_TILES = 1;\n";
 
 static int open_template(void **state, const char *source_file, const char *preamble, enum tern_activation type,
-                         const char *entry) {
+                         const char *entry, int cluster) {
     static struct fixture f;
     struct tern_error err = {0};
     struct tern_format format;
@@ -65,6 +67,7 @@ static int open_template(void **state, const char *source_file, const char *prea
     assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
     memset(f.weights.codes + ZERO_ROW * K, 1, K);
+    f.cluster = cluster;
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &f.weights, &f.packed, &err), TERN_OK);
     free(text);
     tern_str_free(&source);
@@ -75,19 +78,22 @@ static int open_template(void **state, const char *source_file, const char *prea
 }
 
 static int open_mma(void **state) {
-    return open_template(state, "templates/mma-decode/kernel.cu", mma_preamble, TERN_F16, "tern_mma_decode");
+    return open_template(state, "templates/mma-decode/kernel.cu", mma_preamble, TERN_F16, "tern_mma_decode", 1);
 }
 static int open_stream(void **state) {
-    return open_template(state, "templates/mma-stream/kernel.cu", stream_preamble, TERN_F16, "tern_mma_stream");
+    return open_template(state, "templates/mma-stream/kernel.cu", stream_preamble, TERN_F16, "tern_mma_stream", 1);
 }
 static int open_stream_bf16(void **state) {
-    return open_template(state, "templates/mma-stream/kernel.cu", stream_bf16_preamble, TERN_BF16, "tern_mma_stream");
+    return open_template(state, "templates/mma-stream/kernel.cu", stream_bf16_preamble, TERN_BF16, "tern_mma_stream", 1);
 }
 static int open_imma(void **state) {
-    return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, TERN_F16, "tern_imma_decode");
+    return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, TERN_F16, "tern_imma_decode", 1);
 }
 static int open_resident(void **state) {
-    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident");
+    return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident", 1);
+}
+static int open_pair(void **state) {
+    return open_template(state, "templates/mma-resident/kernel.cu", pair_preamble, TERN_F16, "tern_mma_resident", 2);
 }
 
 static int close_fixture(void **state) {
@@ -124,8 +130,12 @@ static void multiply(struct fixture *f) {
                              .groups = f->weights.groups,
                              .group_size = 128,
                              .multiprocessors = 2};
-    struct tern_launch l = {
-        .function = f->function, .grid = {2, 1, 1}, .block = 32 * WARPS, .cluster = 1, .smem_bytes = 65536, .args = args};
+    struct tern_launch l = {.function = f->function,
+                            .grid = {2, 1, 1},
+                            .block = 32 * WARPS,
+                            .cluster = f->cluster,
+                            .smem_bytes = 65536,
+                            .args = args};
     if (tern_backend_emu.launch(f->context, &l, &err) != TERN_OK)
         fail_msg("%s", err.text);
     assert_int_equal(tern_backend_emu.download(f->context, f->y, args.y, sizeof f->y, &err), TERN_OK);
@@ -247,5 +257,6 @@ int main(void) {
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream, bfloat16", bf16, open_stream_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
     return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
 }

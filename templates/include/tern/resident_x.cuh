@@ -1,0 +1,176 @@
+// x of a warp in registers, for kernels past which the rows of W go (templates/mma-resident): loads, the form in which raw codes
+// are multiplied, sums over the spans of a scale. Owns nothing.
+//
+// The including kernel has in front of it what stream.cuh wants, the parameters FRAGMENTS (of 8 rows of x), WARPS_K and K_TILES (the
+// warp's tiles lie WARPS_K apart), and the constants PLACES and PITCH of tern_codes<BITS>.
+#ifndef TERN_RESIDENT_X_CUH
+#define TERN_RESIDENT_X_CUH
+
+#include "tern/mma.cuh"
+#include "tern/stream.cuh"
+
+// x of a warp's K tiles, and what goes with it.
+struct tern_held {
+    uint4 b[K_TILES][FRAGMENTS][4];           // [piece]: two steps, times the complement of the piece's power
+    float power[FRAGMENTS][2];                // that makes sums of products of them whole, for the lane's two columns
+    float of_x[K_TILES][FRAGMENTS][SPANS][2]; // zero point (1 where rows have their own) times sum of x
+    int entry[K_TILES][SPANS];                // offset of the lane's scales in a stage, from SCALES_AT; by tern_held_entry
+    int tiles;                                // that exist
+};
+
+// The K tiles of the whole of W that the block has: first .. first + count - 1; all: those of W.
+struct tern_tiles {
+    int first, count, all;
+};
+
+// Adds step h of a piece to all fragments; first: sets them.
+__device__ __forceinline__ void tern_step_multiply(float (&products)[FRAGMENTS][4], const unsigned (&a)[4],
+                                                   const uint4 (&b)[FRAGMENTS][4], int piece, int h, bool first) {
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const unsigned b0 = h ? b[f][piece].z : b[f][piece].x, b1 = h ? b[f][piece].w : b[f][piece].y;
+        if (first)
+            tern_mma_16_first<0>(products[f], a, b0, b1);
+        else
+            tern_mma_16<0>(products[f], a, b0, b1);
+    }
+}
+
+__device__ __forceinline__ void tern_halves_multiply(uint4 &eight, unsigned factor) {
+    eight.x = tern_pair_mul<0>(eight.x, factor);
+    eight.y = tern_pair_mul<0>(eight.y, factor);
+    eight.z = tern_pair_mul<0>(eight.z, factor);
+    eight.w = tern_pair_mul<0>(eight.w, factor);
+}
+
+// Sums of x over span SPAN; false if one of the lane's is not finite.
+template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_held &x) {
+    bool finite = true;
+#pragma unroll
+    for (int j = 0; j < K_TILES; j++) {
+        float sums[FRAGMENTS][4];
+#pragma unroll
+        for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
+            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step);
+            const unsigned a[4] = {one, one, one, one};
+            tern_step_multiply(sums, a, x.b[j], step / 2, step % 2, step == SPAN * 8 / SPANS);
+        }
+#pragma unroll
+        for (int f = 0; f < FRAGMENTS; f++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                x.of_x[j][f][SPAN][i] = sums[f][i];
+                finite = finite && fabsf(sums[f][i]) <= 3.0e38f;
+            }
+    }
+    return finite;
+}
+
+// Loads x of the lane's columns in the warp's K tiles. Columns behind M read the last row and are not stored; k behind K or the
+// block's tiles become zeros.
+__device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct tern_tiles &s, const struct tern_args &args,
+                                               int warp, int lane) {
+    const int begin = (s.first + warp) * 128, end = tern_smaller((int)args.k, (s.first + s.count) * 128);
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1);
+        const __half *from = (const __half *)args.x + (row * args.k + begin + lane % 4 * 8);
+#pragma unroll
+        for (int i = 0; i < K_TILES * 4; i++) {
+            const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
+            x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
+            if (begin + at < end) // uniform
+                x.b[j][f][i % 4] = tern_load_stream_16(from + at);
+        }
+    }
+}
+
+// Multiplies x by the complements of the places and by 2^-1 (shrunk: bit f says so of the lane's column of fragment f) or what
+// makes the last place's factor 1.
+__device__ __forceinline__ void tern_held_scale(struct tern_held &x, unsigned shrunk) {
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const unsigned top = (shrunk >> f & 1 ? 14u : 15u + PITCH * (PLACES - 1)) * 0x04000400u; // binary16 of that power
+#pragma unroll
+        for (int j = 0; j < K_TILES; j++)
+#pragma unroll
+            for (int piece = 0; piece < 4; piece++)
+                tern_halves_multiply(x.b[j][f][piece], top - PITCH * (piece % PLACES) * 0x04000400u);
+    }
+}
+
+// Sums of x over the spans; false if one of the lane's is not finite.
+__device__ __forceinline__ bool tern_held_sum(struct tern_held &x) {
+    bool finite = tern_held_sums<0>(x);
+    if constexpr (SPANS > 1)
+        finite = tern_held_sums<1>(x) && finite;
+    if constexpr (SPANS > 2) {
+        finite = tern_held_sums<2>(x) && finite;
+        finite = tern_held_sums<3>(x) && finite;
+    }
+    return finite;
+}
+
+// Bit f: column i of the lane's two in fragment f has a sum that is not finite.
+__device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, int i) {
+    unsigned beyond = 0;
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++)
+#pragma unroll
+        for (int j = 0; j < K_TILES; j++)
+#pragma unroll
+            for (int span = 0; span < SPANS; span++)
+                beyond |= fabsf(x.of_x[j][f][span][i]) <= 3.0e38f ? 0u : 1u << f;
+    return beyond;
+}
+
+// Brings x, once loaded, into the form in which it is multiplied.
+__device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_tiles &s, const struct tern_args &args,
+                                               int warp, int lane) {
+    const int groups = (int)args.groups;
+    unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
+    x.tiles = 0;
+#pragma unroll
+    for (int j = 0; j < K_TILES; j++)
+        x.tiles += warp + j * WARPS_K < s.count;
+    tern_held_scale(x, 0);
+    if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
+        unsigned shrunk = 0; // of the lane's column of the operand
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            down[i] = tern_held_beyond(x, i);
+            const unsigned of_column = __shfl_sync(0xFFFFFFFFu, down[i], lane / 8); // 2 * (lane / 8) + i
+            shrunk |= lane / 4 % 2 == i ? of_column : 0;
+        }
+        tern_held_load(x, s, args, warp, lane);
+        tern_held_scale(x, shrunk);
+        tern_held_sum(x);
+    }
+#pragma unroll
+    for (int j = 0; j < K_TILES; j++)
+#pragma unroll
+        for (int span = 0; span < SPANS; span++) {
+            const int entry =
+                tern_span_group(s.first + warp + j * WARPS_K, span, groups) - tern_span_group(s.first, 0, groups);
+            x.entry[j][span] = entry * 32 + lane / 4 * 4;
+        }
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            x.power[f][i] = down[i] >> f & 1 ? 33554432.0f : (float)(1 << (24 - PITCH * (PLACES - 1))); // 2^25
+#pragma unroll
+            for (int j = 0; j < K_TILES; j++)
+#pragma unroll
+                for (int span = 0; span < SPANS; span++)
+                    x.of_x[j][f][span][i] *= x.power[f][i];
+        }
+}
+
+// The offset from SCALES_AT of the lane's scales of span `span` of the warp's K tile j. Where tiles and scales go together one
+// register serves all tiles.
+__device__ __forceinline__ int tern_held_entry(const struct tern_held &x, int j, int span) {
+    return GROUP == 0 ? x.entry[0][0] : ENTRY_A_TILE ? x.entry[0][0] + j * WARPS_K * 32 : x.entry[j][span];
+}
+
+#endif
