@@ -64,18 +64,28 @@ __device__ __forceinline__ void tern_cluster_store_float(void *shared, int rank,
 #endif
 }
 
-// Stores four floats at this block's address `shared` (16-byte aligned), but in the shared memory of block `rank` of the
-// cluster, without waiting; 16 bytes then count as arrived on the barrier there that lies where `barrier` does here.
-__device__ __forceinline__ void tern_cluster_send_16(void *shared, void *barrier, int rank, const float (&value)[4]) {
+// Stores two or four floats at this block's address `shared` (aligned to their size), but in the shared memory of block `rank` of
+// the cluster, without waiting; their bytes then count as arrived on the barrier there that lies where `barrier` does here.
+template <int FLOATS>
+__device__ __forceinline__ void tern_cluster_send(void *shared, void *barrier, int rank, const float (&value)[FLOATS]) {
+    static_assert(FLOATS == 2 || FLOATS == 4, "st.async of 8 or 16 bytes");
 #ifdef TERN_EMULATOR
-    tern_emu_store_async(tern_emu_cluster_map(shared, rank), value, 16, tern_emu_cluster_map(barrier, rank));
+    tern_emu_store_async(tern_emu_cluster_map(shared, rank), value, sizeof value, tern_emu_cluster_map(barrier, rank));
 #elif __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .b32 to, full;\nmapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 full, %1, %2;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%3, %4, %5, %6}, [full];\n}"
-                 :
-                 : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"((unsigned)__cvta_generic_to_shared(barrier)),
-                   "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
-                 : "memory");
+    if constexpr (FLOATS == 4)
+        asm volatile("{\n.reg .b32 to, full;\nmapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 full, %1, %2;\n"
+                     "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%3, %4, %5, %6}, [full];\n}"
+                     :
+                     : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"((unsigned)__cvta_generic_to_shared(barrier)),
+                       "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+                     : "memory");
+    else
+        asm volatile("{\n.reg .b32 to, full;\nmapa.shared::cluster.u32 to, %0, %2;\nmapa.shared::cluster.u32 full, %1, %2;\n"
+                     "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [to], {%3, %4}, [full];\n}"
+                     :
+                     : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"((unsigned)__cvta_generic_to_shared(barrier)),
+                       "r"(rank), "f"(value[0]), "f"(value[1])
+                     : "memory");
 #endif
 }
 

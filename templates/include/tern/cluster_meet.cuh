@@ -1,4 +1,4 @@
-// Sums of blocks of a cluster that split K meet in one of them, unit by unit (16 rows of W, 8 of x: four floats a lane), while the
+// Sums of blocks of a cluster that split K meet in one of them, unit by unit (UNIT_FLOATS floats of each lane), while the
 // blocks go on. No barrier of the cluster but the first. Owns nothing.
 //
 // Units are numbered; block q % CLUSTER_K owns unit q. The others send it their sums by asynchronous stores, which count on the
@@ -7,24 +7,15 @@
 // that may have ended. A warp deals with units q = adder, adder + ADDERS, ...; places come round after CLUSTER_K * DEPTH units, a
 // multiple of ADDERS, hence each barrier is waited for by one warp, phase by phase.
 //
-// In front of it: CLUSTER_K, ADDERS.
+// In front of it: CLUSTER_K, ADDERS, UNIT_FLOATS.
 #ifndef TERN_CLUSTER_MEET_CUH
 #define TERN_CLUSTER_MEET_CUH
 
 #include "tern/cluster.cuh"
 #include "tern/pipeline.cuh"
 
-// Adds the four floats at `from` to sum.
-__device__ __forceinline__ void tern_shared_add_16(float (&sum)[4], const unsigned char *from) {
-    const uint4 more = tern_shared_load_16(from);
-    sum[0] += __uint_as_float(more.x);
-    sum[1] += __uint_as_float(more.y);
-    sum[2] += __uint_as_float(more.z);
-    sum[3] += __uint_as_float(more.w);
-}
-
 struct tern_meet {
-    static constexpr int depth = 4, others = CLUSTER_K - 1, unit = 512 * others;
+    static constexpr int depth = 4, others = CLUSTER_K - 1, unit = UNIT_FLOATS * 128 * others;
     static constexpr int bytes = depth * unit; // places, [depth][others], for sums from others
     static constexpr int barriers = CLUSTER_K > 1 ? depth *(1 + CLUSTER_K)
                                                   : 0; // of the places: full; [owner] free, at a sender
@@ -39,16 +30,16 @@ __device__ __forceinline__ struct tern_meet tern_meet_make(unsigned char *places
 }
 
 // Takes the warp's next unit: sends the sum to its owner (false), or completes it if that is this block (true).
-__device__ __forceinline__ bool tern_meet_step(struct tern_meet &meet, float (&sum)[4], int lane) {
+__device__ __forceinline__ bool tern_meet_step(struct tern_meet &meet, float (&sum)[UNIT_FLOATS], int lane) {
     constexpr int DEPTH = tern_meet::depth;
     const int owner = meet.q % CLUSTER_K, turn = meet.q / CLUSTER_K, at = turn % DEPTH, parity = turn / DEPTH % 2;
     const bool again = meet.q + CLUSTER_K * DEPTH < meet.count; // the place will be filled once more
     unsigned char *full = meet.full + at * 8, *free = meet.full + (DEPTH + at) * 8;
-    unsigned char *place = meet.places + at * tern_meet::unit + lane * 16;
+    unsigned char *place = meet.places + at * tern_meet::unit + lane * (UNIT_FLOATS * 4);
     meet.q += ADDERS;
     if (owner != meet.rank) {
         tern_barrier_wait(free + owner * DEPTH * 8, parity ^ 1); // the first time round at once
-        tern_cluster_send_16(place + (meet.rank - (meet.rank > owner)) * 512, full, owner, sum);
+        tern_cluster_send(place + (meet.rank - (meet.rank > owner)) * (UNIT_FLOATS * 128), full, owner, sum);
         return false;
     }
     if (lane == 0)
@@ -56,7 +47,7 @@ __device__ __forceinline__ bool tern_meet_step(struct tern_meet &meet, float (&s
     tern_barrier_wait(full, parity);
 #pragma unroll
     for (int i = 0; i < tern_meet::others; i++)
-        tern_shared_add_16(sum, place + i * 512);
+        tern_shared_add_floats(sum, place + i * (UNIT_FLOATS * 128));
     __syncwarp(); // all have read
     if (again && lane < CLUSTER_K && lane != owner)
         tern_cluster_barrier_arrive(free + owner * DEPTH * 8, lane);

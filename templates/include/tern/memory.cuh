@@ -244,6 +244,31 @@ __device__ __forceinline__ void tern_shared_store_16(void *shared, uint4 value) 
 #endif
 }
 
+// Stores two or four floats at once; adds as many to `sum`. Aligned to their size.
+template <int FLOATS> __device__ __forceinline__ void tern_shared_store_floats(void *shared, const float (&value)[FLOATS]) {
+    static_assert(FLOATS == 2 || FLOATS == 4, "8 or 16 bytes");
+    if constexpr (FLOATS == 4)
+        tern_shared_store_16(shared, make_uint4(__float_as_uint(value[0]), __float_as_uint(value[1]),
+                                                __float_as_uint(value[2]), __float_as_uint(value[3])));
+    else
+        tern_shared_store_8(shared, make_uint2(__float_as_uint(value[0]), __float_as_uint(value[1])));
+}
+template <int FLOATS> __device__ __forceinline__ void tern_shared_add_floats(float (&sum)[FLOATS], const void *shared) {
+    static_assert(FLOATS == 2 || FLOATS == 4, "8 or 16 bytes");
+    if constexpr (FLOATS == 4) {
+        const uint4 more = tern_shared_load_16(shared);
+        sum[0] += __uint_as_float(more.x);
+        sum[1] += __uint_as_float(more.y);
+        sum[2] += __uint_as_float(more.z);
+        sum[3] += __uint_as_float(more.w);
+    } else {
+        float more[2];
+        tern_shared_load_pair(more, shared);
+        sum[0] += more[0];
+        sum[1] += more[1];
+    }
+}
+
 // Asynchronous copy of BYTES (4, 8 or 16) from global to shared memory. `wanted` false writes zeros and reads nothing.
 // 16-byte copies bypass L1. Below compute capability 8.0 it is a load and a store. The emulator copies at
 // the wait and leaves poison until then.

@@ -1,26 +1,19 @@
 // x of a warp in registers, for kernels past which the rows of W go (templates/mma-resident): loads, the form in which raw codes
 // are multiplied, sums over the spans of a scale. Owns nothing.
 //
-// The including kernel has in front of it what stream.cuh wants, the parameters FRAGMENTS (of 8 rows of x), WARPS_K and K_TILES (the
-// warp's tiles lie WARPS_K apart), and the constants PLACES and PITCH of tern_codes<BITS>.
+// The including kernel has in front of it what resident.cuh wants, the parameter FRAGMENTS (of 8 rows of x) and the constants PLACES
+// and PITCH of tern_codes<BITS>.
 #ifndef TERN_RESIDENT_X_CUH
 #define TERN_RESIDENT_X_CUH
 
 #include "tern/mma.cuh"
-#include "tern/stream.cuh"
+#include "tern/resident.cuh"
 
 // x of a warp's K tiles, and what goes with it.
 struct tern_held {
     uint4 b[K_TILES][FRAGMENTS][4];           // [piece]: two steps, times the complement of the piece's power
     float power[FRAGMENTS][2];                // that makes sums of products of them whole, for the lane's two columns
     float of_x[K_TILES][FRAGMENTS][SPANS][2]; // zero point (1 where rows have their own) times sum of x
-    int entry[K_TILES][SPANS];                // offset of the lane's scales in a stage, from SCALES_AT; by tern_held_entry
-    int tiles;                                // that exist
-};
-
-// The K tiles of the whole of W that the block has: first .. first + count - 1; all: those of W.
-struct tern_tiles {
-    int first, count, all;
 };
 
 // Adds step h of a piece to all fragments; first: sets them.
@@ -127,12 +120,7 @@ __device__ __forceinline__ unsigned tern_held_beyond(const struct tern_held &x, 
 // Brings x, once loaded, into the form in which it is multiplied.
 __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct tern_tiles &s, const struct tern_args &args,
                                                int warp, int lane) {
-    const int groups = (int)args.groups;
     unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
-    x.tiles = 0;
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-        x.tiles += warp + j * WARPS_K < s.count;
     tern_held_scale(x, 0);
     if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
         unsigned shrunk = 0; // of the lane's column of the operand
@@ -147,14 +135,6 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
         tern_held_sum(x);
     }
 #pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-        for (int span = 0; span < SPANS; span++) {
-            const int entry =
-                tern_span_group(s.first + warp + j * WARPS_K, span, groups) - tern_span_group(s.first, 0, groups);
-            x.entry[j][span] = entry * 32 + lane / 4 * 4;
-        }
-#pragma unroll
     for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -165,12 +145,6 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
                 for (int span = 0; span < SPANS; span++)
                     x.of_x[j][f][span][i] *= x.power[f][i];
         }
-}
-
-// The offset from SCALES_AT of the lane's scales of span `span` of the warp's K tile j. Where tiles and scales go together one
-// register serves all tiles.
-__device__ __forceinline__ int tern_held_entry(const struct tern_held &x, int j, int span) {
-    return GROUP == 0 ? x.entry[0][0] : ENTRY_A_TILE ? x.entry[0][0] + j * WARPS_K * 32 : x.entry[j][span];
 }
 
 #endif
