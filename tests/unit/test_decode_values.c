@@ -1,6 +1,6 @@
-/* What raw codes (mma-decode, mma-stream, mma-resident), imma-decode's digits and bfloat16 do with values that a bound cannot
- * judge, on the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every magnitude, and large
- * ones among small ones. */
+/* What raw codes (mma-decode, mma-stream, mma-resident), digits (imma-decode, imma-resident) and bfloat16 do with values that a
+ * bound cannot judge, on the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every
+ * magnitude, and large ones among small ones. */
 #include "core/file.h"
 #include "core/activation.h"
 #include "core/half.h"
@@ -44,6 +44,9 @@ static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0
 #define RESIDENT "constexpr int FRAGMENTS = 1, WARPS_K = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2;\n"
 static const char resident_preamble[] = RESIDENT "constexpr int CLUSTER_K = 1, K_TILES = 2;\n";
 static const char pair_preamble[] = RESIDENT "constexpr int CLUSTER_K = 2, K_TILES = 1;\n";
+#define DIGITS "constexpr int M_TILE = 2, WARPS_K = 1, ROW_TILES = 1, STAGES = 2;\n"
+static const char digits_preamble[] = DIGITS "constexpr int CLUSTER_K = 1, K_TILES = 3;\n";
+static const char digits_pair_preamble[] = DIGITS "constexpr int CLUSTER_K = 2, K_TILES = 2;\n";
 
 static int open_template(void **state, const char *source_file, const char *preamble, enum tern_activation type,
                          const char *entry, int cluster) {
@@ -95,6 +98,13 @@ static int open_resident(void **state) {
 static int open_pair(void **state) {
     return open_template(state, "templates/mma-resident/kernel.cu", pair_preamble, TERN_F16, "tern_mma_resident", 2);
 }
+static int open_digits(void **state) {
+    return open_template(state, "templates/imma-resident/kernel.cu", digits_preamble, TERN_F16, "tern_imma_resident", 1);
+}
+static int open_digits_pair(void **state) {
+    return open_template(state, "templates/imma-resident/kernel.cu", digits_pair_preamble, TERN_F16, "tern_imma_resident",
+                         2);
+}
 
 static int close_fixture(void **state) {
     struct fixture *f = *state;
@@ -139,6 +149,9 @@ static void multiply(struct fixture *f) {
     if (tern_backend_emu.launch(f->context, &l, &err) != TERN_OK)
         fail_msg("%s", err.text);
     assert_int_equal(tern_backend_emu.download(f->context, f->y, args.y, sizeof f->y, &err), TERN_OK);
+    void *const held[] = {(void *)args.x, (void *)args.codes, (void *)args.scales, args.y};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        tern_backend_emu.release(f->context, held[i]);
 }
 
 /* Values of many magnitudes, one in a hundred 1000 times as large. */
@@ -241,11 +254,51 @@ static void large_values_stay_in_their_row(void **state) {
     }
 }
 
+/* Every finite binary16 in every piece of a tile comes through weights of 0 and a single 1 as it was: a digit more or less would
+ * show. Row n of W takes column n. */
+static void every_value_is_exact(void **state) {
+    struct fixture *f = *state;
+    struct tern_error err = {0};
+    const struct tern_packed packed = f->packed;
+    uint8_t *codes = malloc(N * K);
+    uint16_t *scales = malloc((size_t)f->weights.groups * N * sizeof *scales);
+    assert_non_null(codes);
+    assert_non_null(scales);
+    for (int i = 0; i < N * K; i++)
+        codes[i] = i / K == i % K ? 2 : 1;
+    for (int i = 0; i < (int)f->weights.groups * N; i++)
+        scales[i] = tern_half_from_double(1);
+    struct tern_weights one = f->weights;
+    one.codes = codes;
+    one.scales = scales;
+    assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &one, &f->packed, &err), TERN_OK);
+    for (int first = 0; first < 0x10000; first += M * 128)
+        for (int piece = 0; piece < 4; piece++) {
+            memset(f->x, 0, sizeof f->x);
+            for (int i = 0; i < M * 128; i++)
+                if (((first + i) & 0x7C00) != 0x7C00)
+                    f->x[i / 128][(i + 32 * piece) % 128] = (uint16_t)(first + i);
+            multiply(f);
+            for (int i = 0; i < M * 128; i++)
+                assert_true(tern_half_to_float(f->y[i / 128][i % 128]) == tern_half_to_float(f->x[i / 128][i % 128]));
+        }
+    tern_packed_free(&f->packed);
+    f->packed = packed;
+    free(codes);
+    free(scales);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_weights_give_zero),
         cmocka_unit_test(specials_become_nan),
         cmocka_unit_test(single_values_are_exact),
+        cmocka_unit_test(large_values_stay_in_their_row),
+    };
+    const struct CMUnitTest digits[] = {
+        cmocka_unit_test(zero_weights_give_zero),
+        cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(every_value_is_exact),
         cmocka_unit_test(large_values_stay_in_their_row),
     };
     const struct CMUnitTest bf16[] = {
@@ -258,5 +311,7 @@ int main(void) {
     failed += cmocka_run_group_tests_name("mma-stream, bfloat16", bf16, open_stream_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
-    return failed + cmocka_run_group_tests_name("imma-decode", tests, open_imma, close_fixture);
+    failed += cmocka_run_group_tests_name("imma-resident", digits, open_digits, close_fixture);
+    failed += cmocka_run_group_tests_name("imma-resident, K split over two blocks", tests, open_digits_pair, close_fixture);
+    return failed + cmocka_run_group_tests_name("imma-decode", digits, open_imma, close_fixture);
 }
