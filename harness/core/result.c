@@ -79,3 +79,10 @@ bool tern_is_replay_name(const char *gpu) {
     size_t length = strlen(gpu), suffix = sizeof TERN_REPLAY_SUFFIX - 1;
     return length >= suffix && strcmp(gpu + length - suffix, TERN_REPLAY_SUFFIX) == 0;
 }
+
+/* They stand last, alone or behind a blank. */
+bool tern_is_dependent(const char *params) {
+    size_t length = strlen(params), word = sizeof TERN_DEPENDENT_WORD - 1;
+    return length >= word && !strcmp(params + length - word, TERN_DEPENDENT_WORD) &&
+           (length == word || params[length - word - 1] == ' ');
+}

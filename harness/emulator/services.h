@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_EMU_VERSION        2
+#define TERN_EMU_VERSION        3
 #define TERN_EMU_EXCHANGE_BYTES 512 /* largest value of one lane in a collective */
 
 struct tern_emu_services {
@@ -28,6 +28,7 @@ struct tern_emu_services {
     int (*mbarrier_test)(void *barrier, int parity);
     void (*mbarrier_wait)(void *barrier, int parity);
     void (*bulk_copy)(void *to, const void *from, size_t bytes, void *barrier);
+    void (*dependency_wait)(void);
     int (*cluster_rank)(void);
     int (*cluster_size)(void);
     void *(*cluster_map)(void *shared, int rank);

@@ -47,6 +47,9 @@ void tern_emu_bulk_copy(void *to, const void *from, size_t bytes, void *barrier)
 void tern_emu_barrier_sync(int id, int threads);
 void tern_emu_barrier_arrive(int id, int threads);
 
+/* griddepcontrol.wait: what the kernel ahead of a dependent launch writes arrives now, and not before (machine.h). */
+void tern_emu_dependency_wait(void);
+
 /* Clusters: rank and size of the running block's cluster; mapa: the same offset in another block's dynamic shared memory. */
 int tern_emu_cluster_rank(void);
 int tern_emu_cluster_size(void);

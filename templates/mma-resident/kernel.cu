@@ -23,13 +23,15 @@
 // Bound by: memory and issue slots, small layers by the delivery of x from the L2. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, CLUSTER_K = 1, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 #include "tern/bias.cuh"
+#include "tern/dependent.cuh"
 #include "tern/mma.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/stream.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
 constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
-constexpr int FIRST = 1;                     // row blocks asked for ahead of x: more would stand in its way
+// Row blocks asked for ahead of x: more would stand in its way, but for a dependent launch, where x comes long after.
+constexpr int FIRST = DEPENDENT ? STAGES : 1;
 constexpr int SLOTS = 3;                     // row blocks whose sums wait to be added up
 constexpr int UNITS = ROW_TILES * FRAGMENTS; // of a row block: 16 rows and 8 columns, four floats of a lane
 constexpr int SLOT_BYTES = UNITS * 512;      // sums of a row block from one warp
@@ -205,7 +207,7 @@ __device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct
             const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
             x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
             if (warp * 128 + at < (int)args.k) // uniform
-                x.b[j][f][i % 4] = tern_load_stream_16(from + at);
+                x.b[j][f][i % 4] = tern_load_dependent_16(from + at);
         }
     }
 }
@@ -417,6 +419,7 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
     const int place = tern_slot_place(lane);
     tern_turn<SLOTS> turn = {0, 0};
     int unit = adder; // of the row block at hand
+    tern_dependency_wait();
     tern_block_sync(READY, THREADS);
 #pragma unroll 1
     for (int row = s.block; row < s.row_blocks; row += s.blocks) {
@@ -443,6 +446,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
     const int words = tern_kept(warp * TILE_BYTES + lane * 16), place = warp * SLOT_BYTES + tern_slot_place(lane);
     struct tern_held x;
+    tern_dependency_wait();
     tern_held_load(x, args, warp, lane);
     tern_block_sync(READY, THREADS); // barriers are prepared
     tern_held_make(x, s, args, warp, lane);

@@ -76,6 +76,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         grid = { "min(ceil_div(N,16*ROW_TILES),SMS)" },
         block = "32*(WARPS_K+1+ADDERS)",
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"

@@ -108,7 +108,8 @@ static void types_of_activations_are_ops(void **state) {
     assert_true(tern_template_serves(&t, &format, TERN_BF16));
     assert_false(tern_template_serves(&t, &format, TERN_F16));
     for (int type = 0; type < TERN_ACTIVATION_COUNT; type++) {
-        const struct tern_problem_shape problem = {&format, 1, 64, 256, (enum tern_activation)type};
+        const struct tern_problem_shape problem = {
+            .format = &format, .m = 1, .n = 64, .k = 256, .type = (enum tern_activation)type};
         assert_int_equal(
             tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err), TERN_OK);
         assert_string_equal(reason, tern_activation_name((enum tern_activation)type));
