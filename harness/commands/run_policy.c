@@ -12,10 +12,10 @@ static const char *const policies[RUN_POLICIES] = {RUN_POLICY, RUN_POLICY_COOL, 
 void tern_run_name_policies(struct run *run, const char *identity) {
     struct tern_shapes *s = &run->shapes;
     char base[sizeof s->name], ending[32];
-    tern_str_format(ending, sizeof ending, "%s%s", run->dependent ? "+dependent" : "", identity);
+    tern_str_format(ending, sizeof ending, "%s%s", run->dependent ? TERN_DEPENDENT_SHAPES : "", identity);
     for (size_t i = 0; i < RUN_POLICIES; i++)
-        tern_str_format(run->policies[i], sizeof run->policies[i], "%s%s%s", policies[i], run->dependent ? "/dependent" : "",
-                        identity);
+        tern_str_format(run->policies[i], sizeof run->policies[i], "%s%s%s", policies[i],
+                        run->dependent ? TERN_DEPENDENT_POLICY : "", identity);
     if (!ending[0])
         return;
     tern_str_copy(base, sizeof base - strlen(ending), s->name); /* a long name is cut, what tells rows apart is not */

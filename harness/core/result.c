@@ -86,3 +86,12 @@ bool tern_is_dependent(const char *params) {
     return length >= word && !strcmp(params + length - word, TERN_DEPENDENT_WORD) &&
            (length == word || params[length - word - 1] == ' ');
 }
+
+const char *tern_conditions(const char *name) {
+    const char *end = name + strcspn(name, "@");
+    const char *const words[] = {strstr(name, TERN_DEPENDENT_POLICY), strstr(name, TERN_DEPENDENT_SHAPES)};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i] && words[i] < end)
+            end = words[i];
+    return end;
+}

@@ -35,7 +35,7 @@ check "both winners are kept, each by its shapes name" same \
     "$(query "$work/t.db" "SELECT group_concat(shapes) FROM (SELECT shapes FROM winner ORDER BY shapes)")" "early,early+dependent"
 real=imma-decode,mma-stream,mma-decode,mma-tile
 check "a dependent run of real templates ends well" exits 0 "results in" \
-    "${run[@]}" --launch dependent --templates "$real" --m 3 --budget 60s
+    "${run[@]}" --launch dependent --templates "$real" --m 3 --budget 12s
 check "none of them is wrong" same \
     "$(query "$work/t.db" "SELECT c.template, c.params, t.outcome, t.detail $from WHERE c.template != 'early' AND t.outcome NOT IN ('ok', 'invalid', 'resources')")" ""
 check "and there are enough of them" at_least \
