@@ -56,6 +56,19 @@ struct tern_control_args {
 #define TERN_CONTROL_MULTIPLIER 1664525u
 #define TERN_CONTROL_INCREMENT  1013904223u
 
+/* late.cu, `tern_late`: lets a dependent launch start at once, and writes when `wait_ns` are over. Grid any, block 256; compute
+ * capability 9.0. */
+#define TERN_LATE_RANGES 3
+struct tern_late_args {
+    struct {
+        unsigned int *to;
+        const unsigned int *from; /* null: `word` all over */
+        unsigned int word;
+        long long words; /* of 4 bytes; 0: no range */
+    } ranges[TERN_LATE_RANGES];
+    long long wait_ns;
+};
+
 /* ceiling.cu, `tern_probe`: what the device can do at best. One build measures one thing, chosen by TERN_PROBE; the matrix
  * probes also by TERN_PROBE_TYPE, READ and COPY by TERN_PROBE_UNROLL (16-byte loads in flight a thread). Built for an
  * architecture without the instruction, a matrix probe adds nothing to `done`, and the caller must look at it. */

@@ -41,6 +41,7 @@ class _Call(ctypes.Structure):
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_int64),
         ("stream", ctypes.c_void_p),
+        ("dependent", ctypes.c_int),
     ]
 
 

@@ -76,7 +76,7 @@ static double noise_of(void *user, const struct tern_result *a, const struct ter
     const char *policy = a->policy[0] ? a->policy : b->policy;
     if (!isnan(noise->threshold))
         return noise->threshold;
-    size_t length = strcspn(policy, "@"); /* behind it: the weights that were read */
+    size_t length = (size_t)(tern_conditions(policy) - policy);
     bool hot = (!length || (length == strlen(HOT) && !memcmp(policy, HOT, length))) && compute_bound(a);
     noise->hot += hot;
     return hot ? NOISE_HOT : NOISE;

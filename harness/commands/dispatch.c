@@ -74,15 +74,15 @@ static const char *plain_name(const char *name, char *out, size_t size) {
     return out;
 }
 
-void tern_dispatch_leave_out_real(struct tern_results *rows) {
+void tern_dispatch_leave_out_others(struct tern_results *rows) {
     size_t kept = 0;
     for (size_t i = 0; i < rows->count; i++)
-        kept += !strchr(rows->rows[i].shapes, '@');
+        kept += !*tern_conditions(rows->rows[i].shapes);
     if (kept == 0 || kept == rows->count)
         return;
     kept = 0;
     for (size_t i = 0; i < rows->count; i++)
-        if (!strchr(rows->rows[i].shapes, '@'))
+        if (!*tern_conditions(rows->rows[i].shapes))
             rows->rows[kept++] = rows->rows[i];
     rows->count = kept;
 }

@@ -13,9 +13,9 @@
 enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char *shapes, struct tern_results *rows,
                                     struct tern_error *err);
 
-/* Rows on a checkpoint's weights (run_weights.c) answer when their model is named; beside rows on random weights they would answer the
- * same questions twice, and are left out. */
-void tern_dispatch_leave_out_real(struct tern_results *rows);
+/* Rows on a checkpoint's weights, or of dependent launches (tern_conditions), answer when their model is named; beside rows on random
+ * weights and of plain launches they would answer the same questions twice, and are left out. */
+void tern_dispatch_leave_out_others(struct tern_results *rows);
 
 /* A row's launch expressions as C text; free with tern_export_launch_free, also after an error. */
 enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err);

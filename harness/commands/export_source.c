@@ -71,7 +71,7 @@ enum tern_status tern_export_source_load(const struct tern_export_options *o, co
     if (!status)
         status = tern_dispatch_rows(o->db, source->gpu.name, o->shapes, &source->rows, err);
     if (!status && !o->shapes)
-        tern_dispatch_leave_out_real(&source->rows);
+        tern_dispatch_leave_out_others(&source->rows);
     if (!status)
         status = tern_export_check(&source->rows, o->allow_planned, err);
     if (!status)

@@ -17,14 +17,15 @@
 #include <unistd.h>
 
 /* Keeps `count` rows, drawn without replacement; those that were never measured cannot be measured again, nor those of a checkpoint's own
- * weights ("MODEL@DIGEST"), which a release does not hold. */
+ * weights, which a release does not hold. Rows of dependent launches are left out, too: one run has one way to launch. */
 static void draw(struct tern_results *rows, int64_t count, int64_t seed) {
     struct tern_random random;
     size_t kept = 0;
     tern_random_init(&random, (uint64_t)seed, "release sample");
     for (size_t i = 0; i < rows->count; i++) {
         enum tern_activation type;
-        if (!rows->rows[i].planned && !strchr(rows->rows[i].shapes, '@') && tern_activation_of_op(rows->rows[i].op, &type))
+        if (!rows->rows[i].planned && !*tern_conditions(rows->rows[i].shapes) &&
+            tern_activation_of_op(rows->rows[i].op, &type))
             rows->rows[kept++] = rows->rows[i];
     }
     rows->count = kept;
@@ -84,6 +85,7 @@ static enum tern_status measure(const struct tern_release_verify *v, const char 
                                         .db = db.data,
                                         .cache = v->cache,
                                         .strategy = tern_strategy_name(TERN_STRATEGY_EXHAUSTIVE),
+                                        .launch = "plain",
                                         .device = v->device,
                                         .jobs = cores > 0 ? cores : 1,
                                         .seed = 1,

@@ -56,6 +56,14 @@
              0},                                                                                                              \
             {"strategy", 0, TERN_OPTION_TEXT, &(o)->strategy, "NAME", "search: race (default), model, random or exhaustive",  \
              0,          0},                                                                                                  \
+            {"launch",                                                                                                        \
+             0,                                                                                                               \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->launch,                                                                                                    \
+             "NAME",                                                                                                          \
+             "plain (default), or dependent: kernels start while the one ahead ends, where they can",                         \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"db", 0, TERN_OPTION_TEXT, &(o)->db, "FILE", "database (default results/tern.db)", 0, 0},                        \
             {"cache", 0, TERN_OPTION_TEXT, &(o)->cache, "DIR", "compiled kernels (default results/cache)", 0, 0},             \
             {"jobs", 'j', TERN_OPTION_INT, &(o)->jobs, "N", "compile workers (default: processors)", 1, 256},                 \
@@ -105,6 +113,7 @@ static void set_defaults(struct run_options *o) {
     o->cache = "results/cache";
     o->activations = tern_activation_name(TERN_F16);
     o->strategy = tern_strategy_name(TERN_STRATEGY_RACE);
+    o->launch = "plain";
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     o->jobs = cores > 0 ? cores : 1;
     o->copies = 1;
@@ -155,6 +164,8 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
         tern_error_hint(err, "there are race, model, random and exhaustive");
         return TERN_USAGE;
     }
+    if (strcmp(o->launch, "plain") != 0 && strcmp(o->launch, "dependent") != 0)
+        return tern_error_set(err, TERN_USAGE, "--launch: plain or dependent, not '%s'", o->launch);
     return tern_run_replay_options(o, err);
 }
 
@@ -167,9 +178,9 @@ static void banner(const struct run *run) {
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
     tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
     tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
-    tern_log_note(run->options.weights ? "  ./tune --gpu %s --weights %s%s" : "  ./tune --gpu %s --shapes %s%s",
+    tern_log_note(run->options.weights ? "  ./tune --gpu %s --weights %s%s%s" : "  ./tune --gpu %s --shapes %s%s%s",
                   run->options.gpu, run->options.weights ? run->options.weights : run->options.shapes,
-                  run->type == TERN_BF16 ? " --activations bf16" : "");
+                  run->type == TERN_BF16 ? " --activations bf16" : "", run->dependent ? " --launch dependent" : "");
 }
 
 /* 1 when a selected problem ended without a winner. */

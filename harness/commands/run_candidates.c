@@ -21,7 +21,12 @@ struct source_identity {
 
 struct tern_problem_shape tern_run_shape(const struct run *run, const struct run_problem *p) {
     const struct tern_layer *layer = &run->shapes.layers[p->layer];
-    return (struct tern_problem_shape){&run->shapes.formats[p->format], run->shapes.m[p->m], layer->n, layer->k, run->type};
+    return (struct tern_problem_shape){.format = &run->shapes.formats[p->format],
+                                       .m = run->shapes.m[p->m],
+                                       .n = layer->n,
+                                       .k = layer->k,
+                                       .type = run->type,
+                                       .dependent = run->dependent};
 }
 
 static enum tern_status read_kernel(const struct tern_template *t, char **text, size_t *length, struct tern_error *err) {
@@ -186,7 +191,7 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
 
 const char *tern_run_policy(const struct run *run, const struct run_problem *p) {
     return run->options.replay ? RUN_POLICY_REPLAY
-                               : tern_run_weights_policy(run, p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY);
+                               : tern_run_policy_name(run, p->compute_bound ? RUN_POLICY_COOL : RUN_POLICY);
 }
 
 const char *tern_run_check_policy(const struct run *run) {

@@ -24,6 +24,17 @@ static enum tern_status measure(struct run *run, struct tern_error *err) {
     return status;
 }
 
+/* Dependent launches overlap: what one takes before its first byte and behind its last is time of its neighbours. Their bytes at
+ * the best bandwidth are all that is left of the read. */
+static enum tern_status apply(struct run *run, int64_t device, bool *found, struct tern_error *err) {
+    enum tern_status status = tern_command_ceilings_apply(run->store, device, &run->gpu, found, err);
+    if (run->dependent) {
+        run->gpu.launch_us = 0;
+        run->gpu.cold_points = 0;
+    }
+    return status;
+}
+
 enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err) {
     int64_t device = run->measured ? run->device_id : 0; /* planning: of any device of this name */
     bool found = false;
@@ -31,11 +42,11 @@ enum tern_status tern_run_ceilings(struct run *run, struct tern_error *err) {
     run->described_balance = tern_cost_balance(&run->gpu);
     if (run->options.replay) /* the same on every machine, whatever its database holds */
         return TERN_OK;
-    enum tern_status status = tern_command_ceilings_apply(run->store, device, &run->gpu, &found, err);
+    enum tern_status status = apply(run, device, &found, err);
     if (status != TERN_OK || found || !run->measured)
         return status;
     status = measure(run, err);
-    return status == TERN_OK ? tern_command_ceilings_apply(run->store, device, &run->gpu, &found, err) : status;
+    return status == TERN_OK ? apply(run, device, &found, err) : status;
 }
 
 void tern_run_refute_limit(struct run *run, double baseline_us, const struct run_problem *p) {

@@ -124,7 +124,7 @@ static json_t *final_request(const struct final *f) {
 }
 
 static const char *sustained_policy(const struct run *run) {
-    return run->options.replay ? RUN_POLICY_REPLAY : tern_run_weights_policy(run, RUN_POLICY_SUSTAINED);
+    return run->options.replay ? RUN_POLICY_REPLAY : tern_run_policy_name(run, RUN_POLICY_SUSTAINED);
 }
 
 /* A finalist that was timed under load too: a trial of its own, done when it begins. */

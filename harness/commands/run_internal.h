@@ -3,6 +3,7 @@
  *   run.c             options, order of the steps, what is printed
  *   run_setup.c       configs, selection, database
  *   run_weights.c     --weights: shapes, format and identity from a checkpoint
+ *   run_policy.c      names of policies and shapes, by which rows of different conditions are told apart
  *   run_devices.c     the devices of --device: opened, and compared by control times
  *   run_ceilings.c    limits from ceilings measured on the first device
  *   run_candidates.c  the candidates of each problem and the builds they need
@@ -46,7 +47,7 @@
 #define RUN_POLICY_REPLAY    "replay" /* all of them, answered from a recording */
 #define RUN_POLICY_EMU       "emu"    /* on the emulator: small odd shapes, and rows of real weights */
 #define RUN_POLICY_PLAN      "planned"
-#define RUN_POLICIES         5 /* that depend on the weights */
+#define RUN_POLICIES         5 /* that depend on the weights and on --launch */
 
 /* Deadlines without --timeout. ptxas can run for half an hour on a bad candidate; none of ours needs more than seconds. The
  * first trial of a layer packs its weights, which takes seconds for the largest; every other one takes milliseconds. */
@@ -61,6 +62,7 @@ struct run_options {
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
     const char *activations; /* f16 or bf16 */
     const char *strategy;
+    const char *launch; /* "plain" or "dependent" */
     const char *device; /* ordinals, or "all" */
     double budget_s;    /* 0: the mode's default */
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
@@ -158,7 +160,8 @@ struct run {
     struct tern_error failure;
     struct run_real_layer real[TERN_MAX_LAYERS]; /* --weights */
     size_t real_count;
-    char policies[RUN_POLICIES][40]; /* with the identity of real weights behind them; "" for random ones */
+    char policies[RUN_POLICIES][48]; /* full names: tern_run_policy_name */
+    bool dependent;                  /* --launch dependent */
     struct tern_store *store;
     struct tern_cache *cache;
     int64_t device_id, run_id; /* device: the first one, or the description that is planned for */
@@ -183,13 +186,18 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err);
 void tern_run_release(struct run *run);
 
 /* run_weights.c */
-/* With --weights: the shapes are those of the checkpoint, narrowed to the layers in one format, or --shapes checked against it; names of
- * shapes and policies get the identity of the weights, so that no row of theirs is taken for one of random weights. */
-enum tern_status tern_run_weights(struct run *run, struct tern_error *err);
-/* The name of a RUN_POLICY... for rows of this run: with the identity of the weights behind it, if they are real ones. */
-const char *tern_run_weights_policy(const struct run *run, const char *policy);
+/* With --weights: the shapes are those of the checkpoint, narrowed to the layers in one format, or --shapes checked against it.
+ * `identity` ("@" and digits) is that of the weights. */
+enum tern_status tern_run_weights(struct run *run, char *identity, size_t size, struct tern_error *err);
 /* Adds to a request for a worker where the weights of p's layer are; nothing without --weights. */
 void tern_run_weights_request(const struct run *run, const struct run_problem *p, json_t *request);
+
+/* run_policy.c */
+/* Names of the policies, and of the shapes in the database, for launches as --launch says and weights of this identity ("": random
+ * ones): no row is taken for one that was timed otherwise. */
+void tern_run_name_policies(struct run *run, const char *identity);
+/* The name of a RUN_POLICY... for rows of this run. */
+const char *tern_run_policy_name(const struct run *run, const char *policy);
 
 /* run_devices.c */
 /* Opens the devices of --device. What is not the named GPU, or differs from the first in model or driver, is left out and

@@ -133,7 +133,7 @@ static void emulate_done(void *user, size_t index, enum tern_call call, const js
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
-    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_EMU));
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_policy_name(run, RUN_POLICY_EMU));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, &err);
     trial.outcome = call == TERN_CALL_OK        ? tern_reply_outcome_of(reply)
                     : call == TERN_CALL_TIMEOUT ? TERN_OUTCOME_TIMEOUT
@@ -167,7 +167,7 @@ static enum tern_status unchecked_best(struct run *run, struct emulation *em, st
         bool found = false, queued = false;
         enum tern_status status =
             tern_store_trial_find(run->store, run->device_id, run->problems[i].id, b->row.id,
-                                  tern_run_weights_policy(run, RUN_POLICY_EMU), "verify", &earlier, &found, err);
+                                  tern_run_policy_name(run, RUN_POLICY_EMU), "verify", &earlier, &found, err);
         if (status != TERN_OK)
             return status;
         if (found) {
@@ -246,7 +246,7 @@ static enum tern_status plan_problem(struct run *run, struct run_problem *p, str
                                      .us = (double)NAN,
                                      .us_lo = (double)NAN,
                                      .us_hi = (double)NAN};
-    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_weights_policy(run, RUN_POLICY_PLAN));
+    tern_str_copy(trial.policy, sizeof trial.policy, tern_run_policy_name(run, RUN_POLICY_PLAN));
     enum tern_status status = tern_store_trial_begin(run->store, &trial, err);
     trial.outcome = TERN_OUTCOME_PLANNED;
     run->outcomes[TERN_OUTCOME_PLANNED]++;

@@ -14,6 +14,8 @@ enum tern_status tern_run_replay_options(const struct run_options *o, struct ter
         return o->fault ? tern_error_set(err, TERN_USAGE, "--fault needs --replay FILE") : TERN_OK;
     if (o->weights)
         return tern_error_set(err, TERN_USAGE, "--replay and --weights exclude each other: a recording has no weights");
+    if (strcmp(o->launch, "plain") != 0)
+        return tern_error_set(err, TERN_USAGE, "--replay and --launch exclude each other: a recording is of one policy");
     if (o->require_gpu)
         return tern_error_set(err, TERN_USAGE, "--replay and --require-gpu exclude each other");
     return tern_faults_parse(o->fault, &faults, err);

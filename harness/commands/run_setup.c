@@ -48,6 +48,14 @@ static enum tern_status check_shapes(const struct run *run, struct tern_error *e
     return TERN_OK;
 }
 
+static enum tern_status choose_launch(struct run *run, struct tern_error *err) {
+    run->dependent = strcmp(run->options.launch, "dependent") == 0;
+    if (!run->dependent || run->gpu.cc >= 90)
+        return TERN_OK;
+    return tern_error_set(err, TERN_USAGE, "--launch dependent needs compute capability 9.0; %s has %d.%d", run->gpu.title,
+                          run->gpu.cc / 10, run->gpu.cc % 10);
+}
+
 /* Not finding the named GPU is no error, unless asked for: the run is then planned. */
 static enum tern_status find_devices(struct run *run, struct tern_error *err) {
     enum tern_status status = tern_run_devices_open(run, err);
@@ -122,6 +130,7 @@ static void init(struct run *run) {
 }
 
 enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
+    char identity[16] = "";
     init(run);
     enum tern_status status = tern_gpu_load(run->options.gpu, &run->gpu, err);
     if (status == TERN_OK)
@@ -129,7 +138,7 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
     if (status == TERN_OK && run->options.shapes)
         status = tern_shapes_load(run->options.shapes, &run->shapes, err);
     if (status == TERN_OK && run->options.weights)
-        status = tern_run_weights(run, err);
+        status = tern_run_weights(run, identity, sizeof identity, err);
     const struct tern_narrow_lists lists = {run->options.formats, run->options.layers, run->options.m};
     if (status == TERN_OK)
         status = tern_narrow_shapes(&lists, &run->shapes, err);
@@ -137,6 +146,10 @@ enum tern_status tern_run_setup(struct run *run, struct tern_error *err) {
         status = select_templates(run, err);
     if (status == TERN_OK)
         status = check_shapes(run, err);
+    if (status == TERN_OK)
+        status = choose_launch(run, err);
+    if (status == TERN_OK)
+        tern_run_name_policies(run, identity);
     if (status == TERN_OK && !run->options.replay)
         status = find_compiler(run, err);
     if (status == TERN_OK)

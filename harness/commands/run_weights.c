@@ -12,16 +12,6 @@
 #define ID_DIGITS  8
 #define CHECK_ROWS 1024 /* decoded at a time, to see that kernels can have them */
 
-static const char *const policies[RUN_POLICIES] = {RUN_POLICY, RUN_POLICY_COOL, RUN_POLICY_SUSTAINED, RUN_POLICY_EMU,
-                                                   RUN_POLICY_PLAN};
-
-const char *tern_run_weights_policy(const struct run *run, const char *policy) {
-    for (size_t i = 0; i < RUN_POLICIES; i++)
-        if (run->policies[i][0] && strcmp(policies[i], policy) == 0)
-            return run->policies[i];
-    return policy;
-}
-
 /* What a layer's name and digest are; every request for its weights carries them. */
 static const struct run_real_layer *find_real(const struct run *run, const char *name) {
     for (size_t i = 0; i < run->real_count; i++)
@@ -117,9 +107,10 @@ static enum tern_status check_rows(const struct tern_model_layer *layer, const s
 }
 
 /* Identity of all layers together; rows of the database carry it. */
-static enum tern_status identify(struct run *run, const struct tern_model *model, struct tern_error *err) {
+static enum tern_status identify(struct run *run, const struct tern_model *model, char *identity, size_t size,
+                                 struct tern_error *err) {
     struct tern_shapes *s = &run->shapes;
-    char all[TERN_HASH_CHARS], id[ID_DIGITS + 2];
+    char all[TERN_HASH_CHARS];
     enum tern_status status = TERN_OK;
     struct tern_hash_state *state = tern_hash_new();
     for (size_t i = 0; i < s->layer_count && !status; i++) {
@@ -132,12 +123,7 @@ static enum tern_status identify(struct run *run, const struct tern_model *model
         status = check_rows(layer, &s->formats[0], err);
     }
     tern_hash_end(state, all);
-    tern_str_format(id, sizeof id, "@%.*s", ID_DIGITS, all);
-    for (size_t i = 0; i < RUN_POLICIES; i++)
-        tern_str_format(run->policies[i], sizeof run->policies[i], "%s%s", policies[i], id);
-    char base[sizeof s->name];
-    tern_str_copy(base, sizeof base - ID_DIGITS - 1, s->name);
-    tern_str_format(s->name, sizeof s->name, "%s%s", base, id);
+    tern_str_format(identity, size, "@%.*s", ID_DIGITS, all);
     return status;
 }
 
@@ -151,7 +137,7 @@ static void name_shapes(struct tern_shapes *s) {
         tern_str_copy(s->name, sizeof s->name, "model");
 }
 
-enum tern_status tern_run_weights(struct run *run, struct tern_error *err) {
+enum tern_status tern_run_weights(struct run *run, char *identity, size_t size, struct tern_error *err) {
     struct tern_model_file file;
     struct tern_shapes own;
     struct tern_strs notes = {0};
@@ -174,11 +160,8 @@ enum tern_status tern_run_weights(struct run *run, struct tern_error *err) {
                                 own.formats[0].name);
     if (!status) {
         run->shapes = own;
-        status = identify(run, &file.model, err);
+        status = identify(run, &file.model, identity, size, err);
     }
-    if (!status)
-        tern_log_note("weights of %s in %s: rows of this run go by the shapes name %s", run->options.weights,
-                      run->shapes.formats[0].name, run->shapes.name);
     tern_strs_free(&notes);
     tern_model_close(&file);
     return status;

@@ -161,7 +161,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     if (!status)
         status = tern_dispatch_rows(o.db, gpu.name, o.shapes, &rows, err);
     if (!status && !o.shapes)
-        tern_dispatch_leave_out_real(&rows);
+        tern_dispatch_leave_out_others(&rows);
     if (status)
         goto out;
     status = tern_times_load(o.db, gpu.name, &rows, &times, err);

@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-/* A search is on random weights, or on those of one checkpoint (run_weights.c): what follows @ must be the same. */
-static bool same_weights(const char *policy, const char *shapes) {
-    const char *of_trial = strchr(policy, '@'), *of_row = strchr(shapes, '@');
-    return of_trial && of_row ? strcmp(of_trial, of_row) == 0 : !of_trial && !of_row;
+/* A search is under one set of conditions, which policies and models name alike but for the first character. */
+static bool same_conditions(const char *policy, const char *shapes) {
+    const char *of_trial = tern_conditions(policy), *of_row = tern_conditions(shapes);
+    return *of_trial && *of_row ? strcmp(of_trial + 1, of_row + 1) == 0 : !*of_trial && !*of_row;
 }
 
 static int add_trial(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
     const struct tern_curve *curve = user;
-    if (!same_weights(t->policy, curve->problem.shapes))
+    if (!same_conditions(t->policy, curve->problem.shapes))
         return 0;
     if (strcmp(t->stage, "sustained") == 0)
         return 0; /* no part of the search; its seconds are those of the final */

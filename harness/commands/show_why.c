@@ -87,7 +87,7 @@ static enum tern_status read_rules(struct gathered *g, struct tern_error *err) {
         status = tern_format_parse(w->format, &format, err);
     if (!status)
         status = tern_templates_load_all(&templates, &count, err);
-    struct tern_problem_shape problem = {&format, w->m, w->n, w->k, TERN_F16};
+    struct tern_problem_shape problem = {.format = &format, .m = w->m, .n = w->n, .k = w->k, .type = TERN_F16};
     (void)tern_activation_of_op(w->op, &problem.type); /* rows hold no other op */
     for (size_t t = 0; t < count && !status; t++) {
         struct tern_candidates list = {0};

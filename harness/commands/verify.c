@@ -23,7 +23,7 @@
 #define VERIFY_TIMEOUT_S  240.0
 #define DEFAULT_SAMPLE    3
 #define SANITIZED_RECYCLE 32 /* candidates of one worker */
-#define VERIFY_OPTIONS    15
+#define VERIFY_OPTIONS    16
 
 static void list_options(struct verify_options *o, struct tern_option list[VERIFY_OPTIONS]) {
     const struct tern_option options[VERIFY_OPTIONS] = {
@@ -42,6 +42,8 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
         {"shapes", 0, TERN_OPTION_INT, &o->shapes, "N", "most shapes for a candidate, 0 for all; default 0", 0, 1000},
         {"order", 0, TERN_OPTION_TEXT, &o->order, "NAME",
          "order of emulated threads: forward, reverse, shuffled, all; default all", 0, 0},
+        {"launch", 0, TERN_OPTION_TEXT, &o->launch, "NAME",
+         "plain (default), or dependent: the templates that can, behind a launch that brings x late", 0, 0},
         {"sanitize", 0, TERN_OPTION_FLAG, &o->sanitize, NULL,
          "emu: compile with ASan and UBSan; cuda: run under compute-sanitizer, memcheck and racecheck", 0, 0},
         {"jobs", 'j', TERN_OPTION_INT, &o->jobs, "N", "worker processes; default 2, one for cuda", 1, 256},
@@ -74,6 +76,7 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
                                  .gpu = "h200",
                                  .activations = "f16",
                                  .order = "all",
+                                 .launch = "plain",
                                  .cache = "results/cache/emu",
                                  .per_template = -1,
                                  .jobs = 2,
@@ -94,6 +97,9 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     }
     if (!known) {
         return tern_error_set(err, TERN_USAGE, "unknown order '%s': forward, reverse, shuffled or all", o->order);
+    }
+    if (strcmp(o->launch, "plain") != 0 && strcmp(o->launch, "dependent") != 0) {
+        return tern_error_set(err, TERN_USAGE, "--launch: plain or dependent, not '%s'", o->launch);
     }
     if (o->db != NULL && (o->all || o->per_template >= 0)) {
         return tern_error_set(err, TERN_USAGE, "--db takes winners; --all and --per-template choose from the grids");

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct verify_options {
-    const char *backend, *gpu, *activations, *templates, *formats, *order, *cache,
+    const char *backend, *gpu, *activations, *templates, *formats, *order, *launch, *cache,
         *db; /* db NULL: candidates of the grids */
     int64_t per_template, jobs, seed, shapes;
     bool all, sanitize, json;

@@ -17,6 +17,10 @@ static const char *const verify_formats[] = {
     "gptq4-g96-asym", "gptq8-channel",   "gptq8-channel-asym", "gptq8-g64-asym",
 };
 
+static bool is_dependent(const struct verify *v) {
+    return strcmp(v->options.launch, "dependent") == 0;
+}
+
 /* Formats of the winners, each once. */
 static void winners_formats(const struct verify *v, struct tern_strs *names) {
     for (size_t i = 0; i < v->winners.count; i++) {
@@ -128,7 +132,8 @@ static enum tern_status add_candidates(struct verify *v, const struct tern_templ
     enum tern_status status = TERN_OK;
     for (size_t part = 0; part < parts && status == TERN_OK; part++) {
         const struct tern_check_shape *s = &tern_check_shapes[shapes[part]];
-        struct tern_problem_shape problem = {&v->formats[format], s->m, s->n, s->k, v->type};
+        struct tern_problem_shape problem = {
+            .format = &v->formats[format], .m = s->m, .n = s->n, .k = s->k, .type = v->type, .dependent = is_dependent(v)};
         struct tern_candidates list = {0};
         struct tern_exclusions why = {0};
         int64_t share = (v->options.per_template + (int64_t)((part + start) % parts)) / (int64_t)parts;
@@ -193,7 +198,8 @@ enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
         for (size_t f = 0; f < v->format_count && v->selected[t] && status == TERN_OK; f++) {
             if (v->options.db != NULL) {
                 add_winners(v, &v->templates[t], f);
-            } else if (tern_template_serves(&v->templates[t], &v->formats[f], v->type)) {
+            } else if (tern_template_serves(&v->templates[t], &v->formats[f], v->type) &&
+                       (v->templates[t].dependent || !is_dependent(v))) {
                 status = add_candidates(v, &v->templates[t], f, err);
             }
         }

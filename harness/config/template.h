@@ -27,6 +27,7 @@ struct tern_problem_shape { /* what `valid` may ask about */
     const struct tern_format *format;
     int64_t m, n, k;
     enum tern_activation type; /* of x and y */
+    bool dependent;            /* launches are programmatic wherever a template can be launched so; not asked about */
 };
 
 struct tern_template {
@@ -44,6 +45,7 @@ struct tern_template {
     double efficiency; /* prior of the cost model: share of the limit the family reaches on large problems, 0..1 */
     struct tern_param params[TERN_MAX_PARAMS];
     size_t param_count; /* declared order */
+    bool dependent;     /* launch.dependent: it waits for the kernel ahead itself (tern/dependent.cuh) */
     char grid[3][192], block[192], smem[384], workspace[192],
         cluster[64]; /* expressions; "" where absent (cluster: x size) */
     struct tern_sandbox *lua;

@@ -79,3 +79,19 @@ bool tern_is_replay_name(const char *gpu) {
     size_t length = strlen(gpu), suffix = sizeof TERN_REPLAY_SUFFIX - 1;
     return length >= suffix && strcmp(gpu + length - suffix, TERN_REPLAY_SUFFIX) == 0;
 }
+
+/* They stand last, alone or behind a blank. */
+bool tern_is_dependent(const char *params) {
+    size_t length = strlen(params), word = sizeof TERN_DEPENDENT_WORD - 1;
+    return length >= word && !strcmp(params + length - word, TERN_DEPENDENT_WORD) &&
+           (length == word || params[length - word - 1] == ' ');
+}
+
+const char *tern_conditions(const char *name) {
+    const char *end = name + strcspn(name, "@");
+    const char *const words[] = {strstr(name, TERN_DEPENDENT_POLICY), strstr(name, TERN_DEPENDENT_SHAPES)};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i] && words[i] < end)
+            end = words[i];
+    return end;
+}

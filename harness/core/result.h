@@ -51,6 +51,17 @@ void tern_results_add(struct tern_results *list, const struct tern_result *row);
 void tern_results_sort(struct tern_results *list);
 void tern_results_free(struct tern_results *list);
 
+/* Candidates that are launched dependently have these words behind their parameters. */
+#define TERN_DEPENDENT_WORD "DEPENDENT=1"
+bool tern_is_dependent(const char *params);
+
+/* Rows of other conditions than plain launches and random weights say so behind the names of their policy and model:
+ * TERN_DEPENDENT_POLICY or TERN_DEPENDENT_SHAPES, then "@" and the identity of real weights. */
+#define TERN_DEPENDENT_POLICY "/dependent"
+#define TERN_DEPENDENT_SHAPES "+dependent"
+/* Where that begins in a policy's or a model's name: its end where there is nothing of the kind. */
+const char *tern_conditions(const char *name);
+
 /* Rows of a replay go by the name of the recorded GPU with this suffix, so that no selection of measured rows meets them. */
 #define TERN_REPLAY_SUFFIX "-replay"
 bool tern_is_replay_name(const char *gpu);

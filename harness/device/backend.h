@@ -22,8 +22,19 @@ struct tern_device_info {
 struct tern_launch {
     void *function; /* from module_load */
     int64_t grid[3], block, cluster, smem_bytes;
+    bool dependent; /* programmatic: may start while the launch ahead of it is at work (tern/dependent.cuh) */
     struct tern_args args;
 };
+
+/* What the launch ahead of a dependent one writes, as its last act: `from` (device memory, too), or where that is NULL `word` all
+ * over. Whole words of 4 bytes. */
+struct tern_late {
+    void *to;
+    const void *from;
+    uint32_t word;
+    size_t bytes;
+};
+#define TERN_MAX_LATE 3
 
 /* Every call that can fail returns tern_status. A *sticky* failure (kernel fault) sets TERN_FAILED with the driver's error
  * name in err->text; the worker reports it and exits. Out of memory is TERN_MISSING. */
@@ -50,6 +61,10 @@ struct tern_backend {
 
     /* Launches once; checks the launch's own return code. */
     enum tern_status (*launch)(void *context, const struct tern_launch *launch, struct tern_error *err);
+    /* Launches once, dependent on a launch that lets it start at once and writes `late` long after; what has a `from` is poisoned
+     * before. So a kernel that touches any of it before it has waited gives wrong results. count <= TERN_MAX_LATE. */
+    enum tern_status (*launch_behind)(void *context, const struct tern_launch *launch, const struct tern_late *late,
+                                      size_t count, struct tern_error *err);
     /* Waits; reports faults of earlier launches. */
     enum tern_status (*synchronize)(void *context, struct tern_error *err);
 };

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/str.h"
 #include "device/cubin.h"
+#include "device/fixed_kernels.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ static void cuda_close(void *context) {
         return;
     tern_cuda_cublas_close(cuda);
     tern_cuda_nvml_close(cuda);
+    tern_fixed_close(cuda->late);
     for (size_t i = 0; i < sizeof cuda->events / sizeof *cuda->events; i++)
         if (cuda->events[i])
             cuda->api.event_destroy(cuda->events[i]);
@@ -318,15 +320,29 @@ static enum tern_status check_launch(const struct tern_launch *l, struct tern_er
     return TERN_OK;
 }
 
+/* Fills the attributes; returns how many. */
+static unsigned int launch_attributes(const struct tern_launch *launch, CUlaunchAttribute attributes[2]) {
+    unsigned int count = 0;
+    if (launch->cluster > 1) {
+        CUlaunchAttribute *cluster = &attributes[count++];
+        *cluster = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+        cluster->value.clusterDim.x = (unsigned int)launch->cluster;
+        cluster->value.clusterDim.y = cluster->value.clusterDim.z = 1;
+    }
+    if (launch->dependent) {
+        attributes[count] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        attributes[count++].value.programmaticStreamSerializationAllowed = 1;
+    }
+    return count;
+}
+
 /* The launch's own return code is checked: a kernel for another architecture would otherwise "run" in no time. */
 enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_launch *launch, void *arguments,
                                       struct tern_error *err) {
     enum tern_status status = check_launch(launch, err);
     if (status != TERN_OK)
         return status;
-    CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
-    cluster.value.clusterDim.x = (unsigned int)(launch->cluster > 1 ? launch->cluster : 1);
-    cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+    CUlaunchAttribute attributes[2];
     CUlaunchConfig config = {
         .gridDimX = (unsigned int)launch->grid[0],
         .gridDimY = (unsigned int)launch->grid[1],
@@ -336,8 +352,8 @@ enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned int)launch->smem_bytes,
         .hStream = cuda->stream,
-        .attrs = &cluster,
-        .numAttrs = launch->cluster > 1 ? 1 : 0,
+        .attrs = attributes,
+        .numAttrs = launch_attributes(launch, attributes),
     };
     void *parameters[] = {arguments};
     cuda->idle_since_ns = 0;
@@ -363,5 +379,6 @@ const struct tern_backend tern_backend_cuda = {
     .module_load = cuda_module_load,
     .module_unload = cuda_module_unload,
     .launch = cuda_launch,
+    .launch_behind = tern_cuda_launch_behind,
     .synchronize = cuda_synchronize,
 };

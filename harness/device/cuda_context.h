@@ -17,7 +17,8 @@ struct tern_cuda {
     double heated_s;                      /* that the device ran before the next rest; 0: not known */
     int64_t idle_since_ns;                /* the device has had nothing to do since then; 0: it may be at work */
     int cc, driver_version, smem_optin_bytes;
-    char uuid[48]; /* "GPU-..." */
+    char uuid[48];           /* "GPU-..." */
+    struct tern_fixed *late; /* of tern_cuda_launch_behind; NULL before the first */
 
     struct tern_nvml_api nvml;
     void *nvml_device;        /* NULL: no NVML, clocks are unknown */
@@ -37,6 +38,10 @@ enum tern_status tern_cuda_check(const struct tern_cuda *cuda, CUresult result, 
 /* A launch of a function with any argument struct, on the work stream; also inside a capture. */
 enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_launch *launch, void *arguments,
                                       struct tern_error *err);
+
+/* launch_behind of the backend (cuda_late.c). */
+enum tern_status tern_cuda_launch_behind(void *context, const struct tern_launch *launch, const struct tern_late *late,
+                                         size_t count, struct tern_error *err);
 
 /* Opens NVML for the device's uuid; leaves nvml_device NULL when that fails. Closing is safe in both cases. */
 void tern_cuda_nvml_open(struct tern_cuda *cuda);

@@ -218,6 +218,31 @@ static enum tern_status emu_launch(void *context, const struct tern_launch *laun
     return status;
 }
 
+/* The machine holds back what is late, cluster by cluster. */
+static enum tern_status emu_launch_behind(void *context, const struct tern_launch *launch, const struct tern_late *late,
+                                          size_t count, struct tern_error *err) {
+    struct emu_context *c = context;
+    struct tern_emu_late *held = c->machine.late;
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < count && status == TERN_OK; i++) {
+        status = check_range(c, late[i].to, late[i].bytes, err);
+        if (status == TERN_OK && late[i].from != NULL) {
+            status = check_range(c, late[i].from, late[i].bytes, err);
+        }
+        held[i] = (struct tern_emu_late){late[i].to, late[i].from, late[i].bytes,
+                                         late[i].from == NULL ? tern_alloc(late[i].bytes) : NULL};
+        c->machine.late_count = i + 1;
+    }
+    if (status == TERN_OK) {
+        status = emu_launch(context, launch, err);
+    }
+    for (size_t i = 0; i < c->machine.late_count; i++) {
+        free(held[i].found);
+    }
+    c->machine.late_count = 0;
+    return status;
+}
+
 static enum tern_status emu_synchronize(void *context, struct tern_error *err) {
     (void)context, (void)err;
     return TERN_OK; /* launches end before they return */
@@ -238,6 +263,7 @@ const struct tern_backend tern_backend_emu = {
     .module_load = emu_module_load,
     .module_unload = emu_module_unload,
     .launch = emu_launch,
+    .launch_behind = emu_launch_behind,
     .synchronize = emu_synchronize,
 };
 

@@ -49,6 +49,9 @@ enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct te
 /* Runs the control kernel and checks every result: TERN_FAILED if the device computes wrongly, or its own error. */
 enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error *err);
 
+/* The function of kernels/late.cu, for tern_cuda_launch_raw with struct tern_late_args; stays owned by `fixed`. */
+enum tern_status tern_fixed_late(struct tern_fixed *fixed, void **function, struct tern_error *err);
+
 /* Builds of kernels/ceiling.cu. The matrix probes are four each, in the order of TERN_PROBE_F16 ... TERN_PROBE_E4M3. */
 enum tern_fixed_probe {
     TERN_FIXED_EMPTY,

@@ -61,6 +61,7 @@ const struct tern_emu_services tern_emu_service_table = {
     .mbarrier_wait = tern_emu_machine_mbarrier_wait,
     .bulk_copy = tern_emu_machine_bulk_copy,
     .store_async = tern_emu_machine_store_async,
+    .dependency_wait = tern_emu_machine_dependency_wait,
     .cluster_rank = cluster_rank,
     .cluster_size = cluster_size,
     .cluster_map = cluster_map,
@@ -123,9 +124,11 @@ static void describe_signal(struct tern_emu_machine *machine, const struct tern_
 /* Guard bytes around dynamic shared memory are compared after every cluster, so that the report names the block. */
 static bool run_cluster(struct tern_emu_machine *machine) {
     poison_shared(machine);
+    tern_emu_late_withhold(machine);
     if (!tern_emu_machine_run_cluster(machine)) {
         return false;
     }
+    tern_emu_late_deliver(machine);
     for (int i = 0; i < machine->cluster; i++) {
         if (!tern_emu_region_check(&machine->blocks[i].shared, "dynamic shared memory", machine->fault,
                                    sizeof machine->fault)) {

@@ -72,6 +72,16 @@ struct tern_emu_bulk { /* one cp.async.bulk or st.async in flight */
     uint8_t value[TERN_EMU_STORE_BYTES];
 };
 
+/* Memory that the kernel ahead of a dependent launch still writes. Each cluster finds it poisoned, or (from NULL) as it is, and
+ * has it written over by `from`, or by what it found, at its first wait. */
+struct tern_emu_late {
+    void *to;
+    const void *from;
+    size_t bytes;
+    void *found; /* a copy of `bytes`; from NULL only */
+};
+#define TERN_EMU_MAX_LATE 3
+
 struct tern_emu_machine {
     enum tern_emu_order order;
     uint64_t seed;
@@ -87,6 +97,9 @@ struct tern_emu_machine {
     struct tern_emu_thread *current; /* NULL while the host runs */
     struct tern_emu_bulk *bulk;
     size_t bulk_count, bulk_capacity;
+    struct tern_emu_late late[TERN_EMU_MAX_LATE];
+    size_t late_count; /* 0: the launch is not dependent */
+    bool late_due;     /* the cluster has not waited yet */
     uint64_t progress; /* arrivals and exits so far: what yields alone do not change */
     size_t done;
     struct tern_emu_state *state; /* of the loaded kernel */
@@ -137,6 +150,13 @@ void tern_emu_machine_bulk_copy(void *to, const void *from, size_t bytes, void *
 void tern_emu_machine_store_async(void *to, const void *value, size_t bytes, void *barrier);
 /* Lets one bulk copy or store arrive; false if none is in flight. Called by the scheduler when every thread waits. */
 bool tern_emu_deliver_bulk(struct tern_emu_machine *machine);
+
+/* late.c: what arrives at the wait of a dependent launch. */
+void tern_emu_machine_dependency_wait(void);
+/* Before each cluster: takes away what is late. */
+void tern_emu_late_withhold(struct tern_emu_machine *machine);
+/* Writes it, unless the cluster has waited; also at its end, since the kernel ahead ends whatever the one behind does. */
+void tern_emu_late_deliver(struct tern_emu_machine *machine);
 
 /* launch.c */
 struct tern_emu_geometry {

@@ -29,6 +29,7 @@ struct tern_emu_services {
     void (*mbarrier_wait)(void *barrier, int parity);
     void (*bulk_copy)(void *to, const void *from, size_t bytes, void *barrier);
     void (*store_async)(void *to, const void *value, size_t bytes, void *barrier);
+    void (*dependency_wait)(void);
     int (*cluster_rank)(void);
     int (*cluster_size)(void);
     void *(*cluster_map)(void *shared, int rank);

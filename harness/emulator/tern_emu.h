@@ -49,6 +49,9 @@ void tern_emu_store_async(void *to, const void *value, size_t bytes, void *barri
 void tern_emu_barrier_sync(int id, int threads);
 void tern_emu_barrier_arrive(int id, int threads);
 
+/* griddepcontrol.wait: what the kernel ahead of a dependent launch writes arrives now, and not before (machine.h). */
+void tern_emu_dependency_wait(void);
+
 /* Clusters: rank and size of the running block's cluster; mapa: the same offset in another block's dynamic shared memory. */
 int tern_emu_cluster_rank(void);
 int tern_emu_cluster_size(void);

@@ -85,8 +85,9 @@ static void add_kernels(const struct writer *w) {
             tern_export_literal(out, texts[t]);
             tern_str_append(out, t == 1 || t == 5 ? ",\n      " : ", ");
         }
-        tern_str_printf(out, "%lld, %lld, %lld, %lld},\n     tern_launch_%zu_%zu_},\n", (long long)row->min_m,
-                        (long long)row->max_m, (long long)row->registers, (long long)row->static_smem_bytes, w->index, i);
+        tern_str_printf(out, "%lld, %lld, %lld, %lld, %d},\n     tern_launch_%zu_%zu_},\n", (long long)row->min_m,
+                        (long long)row->max_m, (long long)row->registers, (long long)row->static_smem_bytes,
+                        tern_is_dependent(row->params), w->index, i);
     }
     tern_str_append(out, "};\n\n");
 }

@@ -17,6 +17,7 @@ struct tern_rt_work {
     const struct tern_choice *choice;
     const struct tern_args *args;
     void *stream;
+    int dependent; /* 1: programmatic stream serialization */
 };
 
 struct tern_rt_driver {

@@ -14,6 +14,7 @@
 #define FUNCTION_MAX_DYNAMIC  8
 #define FUNCTION_NON_PORTABLE 14
 #define LAUNCH_CLUSTER        4
+#define LAUNCH_DEPENDENT      6 /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
 #define ERROR_INVALID_CONTEXT 201
 #define ERROR_INVALID_HANDLE  400
 
@@ -22,6 +23,7 @@ struct cuda_attribute { /* CUlaunchAttribute: an id, and a value of 64 bytes ali
     char pad[4];
     union {
         unsigned int cluster[3];
+        int dependent;
         char bytes[64];
     } value;
 };
@@ -198,14 +200,20 @@ static enum tern_rt_status start(struct cuda *cuda, const struct cuda_config *co
 static enum tern_rt_status cuda_launch(void *context, const struct tern_rt_work *work, struct tern_rt_error *err) {
     const struct tern_choice *c = work->choice;
     struct tern_args args = *work->args; /* the driver copies them before the call returns */
-    struct cuda_attribute cluster = {.id = LAUNCH_CLUSTER, .value.cluster = {(unsigned int)c->cluster, 1, 1}};
+    struct cuda_attribute attributes[2];
+    unsigned int count = 0;
+    if (c->cluster > 1)
+        attributes[count++] =
+            (struct cuda_attribute){.id = LAUNCH_CLUSTER, .value.cluster = {(unsigned int)c->cluster, 1, 1}};
+    if (work->dependent)
+        attributes[count++] = (struct cuda_attribute){.id = LAUNCH_DEPENDENT, .value.dependent = 1};
     const struct cuda_config config = {
         .grid = {(unsigned int)c->grid[0], (unsigned int)c->grid[1], (unsigned int)c->grid[2]},
         .block = {(unsigned int)c->block, 1, 1},
         .smem_bytes = (unsigned int)c->smem_bytes,
         .stream = work->stream,
-        .attributes = &cluster,
-        .attribute_count = c->cluster > 1};
+        .attributes = attributes,
+        .attribute_count = count};
     void *parameters[] = {&args};
     return start(context, &config, work->function, parameters, err);
 }

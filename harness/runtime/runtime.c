@@ -289,6 +289,7 @@ enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_laye
                                    layer->groups, layer->group_size, rt->table.sms};
     /* `kernel` is the first member of its row. */
     const struct tern_kernel_ *row = (const struct tern_kernel_ *)(const void *)choice.kernel;
-    const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream};
+    const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream,
+                                      call->dependent && choice.kernel->dependent};
     return rt->driver->launch(rt->context, &work, err);
 }

@@ -120,6 +120,8 @@ struct tern_rt_call {
     void *workspace; /* 256-byte aligned; NULL: the stream's own */
     int64_t workspace_bytes;
     void *stream; /* CUstream or cudaStream_t; NULL: the default stream */
+    int dependent; /* 1: a kernel that can (tern_kernel.dependent) starts while the one ahead of it in the stream is at work. That
+                    * one, and every one before it that may then still be at work, must not write codes, scales, zeros or bias */
 };
 /* Enqueues one kernel. */
 TERN_RT_API enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_layer *layer,

@@ -3,6 +3,7 @@
 #include "space/grid.h"
 
 #include "config/expr.h"
+#include "core/result.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -266,7 +267,7 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
     char reason[120];
     int64_t points;
     size_t deepest;
-    struct tern_candidate fallback = {.tmpl = t}, c = {.tmpl = t};
+    struct tern_candidate fallback = {.tmpl = t, .dependent = problem->dependent && t->dependent}, c = fallback;
     struct odometer o = {.tmpl = t};
     enum tern_status status = count_points(t, &points, err);
     if (status)
@@ -308,6 +309,8 @@ void tern_candidate_text(const struct tern_candidate *c, char *out, size_t size)
     struct tern_str text = {0};
     for (size_t i = 0; i < c->tmpl->param_count; i++)
         tern_str_printf(&text, "%s%s=%lld", i ? " " : "", c->tmpl->params[i].name, (long long)c->values[i]);
+    if (c->dependent)
+        tern_str_printf(&text, "%s" TERN_DEPENDENT_WORD, c->tmpl->param_count ? " " : "");
     tern_str_copy(out, size, tern_str_text(&text));
     tern_str_free(&text);
 }
@@ -333,6 +336,10 @@ static enum tern_status parse_assignment(const struct tern_template *t, char *te
     if (!equals || !tern_str_parse_int(equals + 1, INT64_MIN, INT64_MAX, &value))
         return tern_error_set(err, TERN_USAGE, "template %s: \"%s\" is not NAME=integer", t->name, text);
     *equals = '\0';
+    if (t->dependent && !c->dependent && value == 1 && strcmp(text, "DEPENDENT") == 0) {
+        c->dependent = true;
+        return TERN_OK;
+    }
     for (size_t i = 0; i < t->param_count; i++) {
         const struct tern_param *p = &t->params[i];
         if (strcmp(p->name, text) != 0)
@@ -380,7 +387,7 @@ bool tern_candidate_is_default(const struct tern_candidate *c) {
 }
 
 bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_candidate *b) {
-    if (a->tmpl != b->tmpl && strcmp(a->tmpl->name, b->tmpl->name) != 0)
+    if (a->dependent != b->dependent || (a->tmpl != b->tmpl && strcmp(a->tmpl->name, b->tmpl->name) != 0))
         return false;
     return memcmp(a->values, b->values, a->tmpl->param_count * sizeof a->values[0]) == 0;
 }
@@ -397,5 +404,6 @@ void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_f
     tern_str_printf(out, "constexpr int HAS_ZEROS = %d;\n", format->sym ? 0 : 1);
     tern_str_printf(out, "constexpr int GROUP = %lld;\n", (long long)(format->group > 0 ? format->group : 0));
     tern_str_printf(out, "constexpr int BF16 = %d;\n", type == TERN_BF16);
+    tern_str_printf(out, "constexpr int DEPENDENT = %d;\n", c->dependent);
     tern_str_printf(out, "#line 1 \"templates/%s/kernel.cu\"\n", c->tmpl->name);
 }

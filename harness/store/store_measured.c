@@ -22,14 +22,15 @@ enum tern_status tern_store_measured_device(struct tern_store *s, const char *gp
     return !status && *found ? tern_store_device_get(s, *id, out, err) : status;
 }
 
-/* Rows of a checkpoint's weights (policy with @) stay out: a recording has no weights. With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
+/* Rows of other conditions (tern_conditions) stay out: a recording has no weights, and one way to launch. With max(id), SQLite takes the bare columns from that row. A candidate of two versions of its template counts once. */
 static const char TRIALS_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, t.stage, t.policy, c.template, c.params, t.detail, t.outcome, t.sm_mhz,"
     " t.samples, t.gpu_seconds, b.seconds, t.finished, t.predicted_us, max(t.id) FROM trial t JOIN problem p ON p.id = "
     "t.problem JOIN build "
     "b ON b.id = t.build"
     " JOIN candidate c ON c.id = b.candidate"
-    " WHERE t.outcome != 'running' AND t.interrupted = 0 AND t.policy NOT LIKE '%@%'"
+    " WHERE t.outcome != 'running' AND t.interrupted = 0 AND t.policy NOT LIKE '%@%' AND t.policy NOT LIKE "
+    "'%" TERN_DEPENDENT_POLICY "%'"
     " AND t.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, t.stage, t.policy, c.template, c.params"
     " ORDER BY p.format, p.op, p.n, p.k, p.m, t.stage, t.policy, c.template, c.params";
@@ -49,7 +50,8 @@ static const char BASELINES_SQL[] =
     "SELECT p.format, p.op, p.m, p.n, p.k, 'baseline', b.policy, b.kind, '', b.detail, 'ok', b.sm_mhz, b.samples, NULL, "
     "NULL, b.finished, NULL, max(b.id)"
     " FROM baseline b JOIN problem p ON p.id = b.problem"
-    " WHERE b.policy NOT LIKE '%@%' AND b.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
+    " WHERE b.policy NOT LIKE '%@%' AND b.policy NOT LIKE '%" TERN_DEPENDENT_POLICY
+    "%' AND b.device IN (SELECT peer FROM device_peer WHERE device_peer.device = ?)"
     " GROUP BY p.id, b.policy, b.kind ORDER BY p.format, p.op, p.n, p.k, p.m, b.policy, b.kind";
 
 /* Little-endian doubles of a blob; NULL when there are none. Caller frees. */

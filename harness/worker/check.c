@@ -123,20 +123,38 @@ static void read_outputs(struct check_run *run) {
     }
 }
 
+/* Launches; of a dependent candidate the launch ahead brings x, and poison for what it may write, late. */
+static enum tern_status launch_now(const struct check_run *run, const struct check_set *set, const struct check_buffer *x,
+                                   uint32_t poison, struct tern_error *err) {
+    const struct tern_check_problem *p = run->p;
+    struct tern_launch launch = make_launch(run, set, x);
+    if (!run->candidate->dependent) {
+        return p->backend->launch(p->context, &launch, err);
+    }
+    const struct tern_late late[] = {
+        {check_buffer_data(&p->late_x), launch.args.x, 0, (size_t)x->bytes},
+        {check_buffer_data(&p->y), NULL, poison, (size_t)p->y.bytes},
+        {check_buffer_data(&p->workspace), NULL, poison, (size_t)p->workspace.bytes / sizeof poison * sizeof poison}};
+    launch.args.x = late[0].to;
+    return p->backend->launch_behind(p->context, &launch, late, p->workspace.base != NULL ? 3 : 2, err);
+}
+
 /* Poisons y and workspace, launches, waits, reads y back. */
 static void launch_untimed(struct check_run *run, const struct check_set *set, const struct check_buffer *x,
                            uint32_t poison) {
     struct tern_check_problem *p = run->p;
     struct tern_error launch_err = {0};
-    struct tern_launch launch = make_launch(run, set, x);
     run->status = check_buffer_write(p, &p->y, NULL, poison, run->err);
     if (run->status == TERN_OK) {
         run->status = check_buffer_write(p, &p->workspace, NULL, poison, run->err);
     }
+    if (run->status == TERN_OK && run->candidate->dependent) {
+        run->status = check_buffer_reserve(p, &p->late_x, x->bytes, 78, run->err);
+    }
     if (run->status != TERN_OK) {
         return;
     }
-    enum tern_status launched = p->backend->launch(p->context, &launch, &launch_err);
+    enum tern_status launched = launch_now(run, set, x, poison, &launch_err);
     bool refused = launched != TERN_OK;
     if (!refused) {
         launched = p->backend->synchronize(p->context, &launch_err);
@@ -271,7 +289,8 @@ enum tern_status tern_check_run(struct tern_check_problem *p, const struct tern_
     *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
     struct check_run run = {.p = p, .candidate = candidate, .function = function, .sms = sms, .result = result, .err = err};
     run.exactness = tern_check_exactness(candidate);
-    struct tern_problem_shape shape = {&p->format, p->shape.m, p->shape.n, p->shape.k, p->type};
+    struct tern_problem_shape shape = {
+        .format = &p->format, .m = p->shape.m, .n = p->shape.n, .k = p->shape.k, .type = p->type};
     struct tern_error local = {0};
     if (tern_candidate_geometry(candidate, &shape, sms, &run.geometry, &local) != TERN_OK) {
         fail(&run, TERN_OUTCOME_INVALID, "%s", local.text);

@@ -63,7 +63,7 @@ struct choice {
 static enum tern_status consider(const struct tern_check_bench *bench, const struct tern_candidate *candidate, int64_t sms,
                                  const struct tern_gpu *gpu, size_t i, struct choice *c, struct tern_error *err) {
     const struct tern_check_shape *s = shape_at(bench, i);
-    const struct tern_problem_shape shape = {&bench->format, s->m, s->n, s->k, bench->type};
+    const struct tern_problem_shape shape = {.format = &bench->format, .m = s->m, .n = s->n, .k = s->k, .type = bench->type};
     struct tern_geometry geometry;
     struct tern_error local;
     bool valid = true;
@@ -205,7 +205,8 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
                                  struct tern_weights weights[2], struct tern_check_result *result, bool *checked,
                                  struct tern_error *err) {
     const struct tern_check_shape own = {m, weights[0].n, weights[0].k};
-    const struct tern_problem_shape shape = {&bench->format, own.m, own.n, own.k, bench->type};
+    const struct tern_problem_shape shape = {
+        .format = &bench->format, .m = own.m, .n = own.n, .k = own.k, .type = bench->type};
     struct tern_check_problem *problem = NULL;
     struct tern_geometry geometry;
     struct tern_error local;

@@ -37,7 +37,8 @@ struct tern_check_problem {
     int64_t *hot;
     struct check_buffer one_hot_buffer;
     struct check_buffer y, workspace;
-    uint16_t *got, *first; /* [M][N] on the host */
+    struct check_buffer late_x; /* x of dependent launches: they find it poisoned until they wait */
+    uint16_t *got, *first;      /* [M][N] on the host */
 };
 
 /* Allocates (unless it is large enough already) and sizes a buffer. */

@@ -254,6 +254,7 @@ void tern_check_problem_free(struct tern_check_problem *p) {
     check_buffer_release(p, &p->one_hot_buffer);
     check_buffer_release(p, &p->y);
     check_buffer_release(p, &p->workspace);
+    check_buffer_release(p, &p->late_x);
     free(p->rows);
     free(p->cols);
     free(p->one_hot);

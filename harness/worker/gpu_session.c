@@ -65,6 +65,8 @@ static void layer_free(struct gpu_session *s) {
     }
     if (l->dense)
         s->backend->release(s->context, l->dense);
+    if (l->late_x)
+        s->backend->release(s->context, l->late_x);
     for (size_t i = 0; i < l->pack_count; i++)
         if (l->packs[i].weights)
             s->backend->release(s->context, l->packs[i].weights);
@@ -360,7 +362,8 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
                                  struct tern_error *err) {
     const struct gpu_layer *l = &s->layer;
     memset(kernel, 0, sizeof *kernel);
-    const struct tern_problem_shape shape = {&l->weights.format, m, l->weights.n, l->weights.k, l->type};
+    const struct tern_problem_shape shape = {
+        .format = &l->weights.format, .m = m, .n = l->weights.n, .k = l->weights.k, .type = l->type};
     enum tern_status status = gpu_candidate(s, request, &kernel->candidate, err);
     if (status == TERN_OK)
         status = tern_candidate_geometry(&kernel->candidate, &shape, s->info.sms, &kernel->geometry, err);
@@ -387,6 +390,7 @@ struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct g
                                 .block = g->block,
                                 .cluster = g->cluster,
                                 .smem_bytes = g->smem_bytes,
+                                .dependent = kernel->candidate.dependent,
                                 .args = gpu_layer_args(s, kernel->pack, m, copy)};
 }
 

@@ -55,6 +55,7 @@ struct gpu_layer {
     size_t pack_count;
     struct gpu_input inputs[GPU_INPUTS]; /* the first is timed */
     struct gpu_guarded y, workspace;     /* workspace grows on demand */
+    void *late_x;                        /* x of dependent launches that are verified; made by the first */
     void *dense;                         /* weights of that type for the baselines: dense_copies * N*K, cold as well */
     size_t dense_copies;
 };

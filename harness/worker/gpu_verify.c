@@ -21,21 +21,46 @@ fail(struct gpu_verdict *v, enum tern_outcome outcome, const char *format, ...) 
     v->outcome = outcome;
 }
 
+/* Launches; of a dependent candidate the launch ahead brings x, and poison for what it may write, late. `refused` has the reason
+ * if the launch is. */
+static enum tern_status launch_now(struct gpu_session *s, const struct gpu_kernel *kernel, struct tern_launch *launch,
+                                   bool *launched, struct tern_error *refused, struct tern_error *err) {
+    struct gpu_layer *l = &s->layer;
+    enum tern_status status = TERN_OK;
+    const int64_t row_bytes = l->weights.k * 2;
+    if (!kernel->candidate.dependent) {
+        *launched = s->backend->launch(s->context, launch, refused) == TERN_OK;
+        return TERN_OK;
+    }
+    if (!l->late_x)
+        status = s->backend->alloc(s->context, (size_t)(l->m_max * row_bytes), &l->late_x, err);
+    const struct tern_late late[] = {
+        {l->late_x, launch->args.x, 0, (size_t)(launch->args.m * row_bytes)},
+        {l->y.at, NULL, TERN_POISON_WORD, (size_t)(launch->args.m * l->weights.n * 2)},
+        {l->workspace.at, NULL, TERN_POISON_WORD, (size_t)kernel->geometry.workspace_bytes / 4 * 4}};
+    launch->args.x = l->late_x;
+    *launched = status == TERN_OK && s->backend->launch_behind(s->context, launch, late, 3, refused) == TERN_OK;
+    return status;
+}
+
 /* Launches once on poisoned y and workspace, with guards right behind what this candidate may write, and waits. */
 static enum tern_status launch_poisoned(struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, int input,
                                         size_t copy, struct gpu_verdict *v, struct tern_error *err) {
     struct gpu_layer *l = &s->layer;
     struct tern_launch launch = gpu_kernel_launch(s, kernel, m, copy);
     struct tern_error local;
+    bool launched = false;
     launch.args.x = l->inputs[input].x;
     enum tern_status status = gpu_guarded_poison(s, &l->y, m * l->weights.n * 2, err);
     if (status == TERN_OK)
         status = gpu_guarded_poison(s, &l->workspace, kernel->geometry.workspace_bytes, err);
     if (status == TERN_OK)
         status = s->backend->synchronize(s->context, err);
+    if (status == TERN_OK)
+        status = launch_now(s, kernel, &launch, &launched, &local, err);
     if (status != TERN_OK)
         return status;
-    if (s->backend->launch(s->context, &launch, &local) != TERN_OK) {
+    if (!launched) {
         fail(v, TERN_OUTCOME_RESOURCES, "%s", local.text); /* refused at launch; the context still stands */
     } else if (s->backend->synchronize(s->context, &local) != TERN_OK) {
         fail(v, TERN_OUTCOME_FAULT, "%s", local.text);

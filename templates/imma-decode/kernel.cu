@@ -160,7 +160,7 @@ __device__ __forceinline__ void tern_x_stage(const struct tern_places &p, const 
     const int piece = lane / 4 % 4;
     unsigned char *to = p.digits + lane / 16 * 128 + piece / 2 * 64 + lane % 4 * 16 + piece % 2 * 8;
     unsigned specials = 0, of_warp = 0;
-    tern_cp_async_wait<BULK ? 0 : STAGES>();
+    tern_cp_async_wait<BEHIND_X>();
     tern_x_each(s, rows, warp, [&](int row, int q) {
         if (2 * q + lane / 16 >= s.tiles)
             return;
@@ -269,10 +269,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_imma_decode(con
     unsigned char *rings_end = shared + WARPS * STAGES * (STAGE_BYTES + BULK * 8);
     const struct tern_places p = tern_places_make(s, rings_end, rows);
     // Ahead of the weights: loads return in order, and behind the weights x would wait for memory.
-    tern_x_copy_async(p.x, s.most_tiles * 256, s, args, rows, warp, lane);
+    if (!DEPENDENT)
+        tern_x_copy_async(p.x, s.most_tiles * 256, s, args, rows, warp, lane);
     struct tern_warp_ring ring;
     tern_ring_start(ring, shared + warp * (STAGES * STAGE_BYTES),
                     shared + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
+    tern_dependency_wait();
+    if (DEPENDENT)
+        tern_x_copy_async(p.x, s.most_tiles * 256, s, args, rows, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
     const struct tern_columns columns = tern_columns_make(p, rows, lane);

@@ -73,6 +73,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         grid = { "max(min(ceil_div(N,16),SMS/CLUSTER_K),1)*CLUSTER_K" },
         block = "32*WARPS",
         -- rings, their barriers, specials; sums of x; outputs of a cluster; slots; x and its digits: kernel.cu, tern_places.

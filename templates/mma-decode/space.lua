@@ -110,6 +110,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         grid = {
             "max(min(ceil_div(N,16*ROW_TILES)*CLUSTER_K,SMS*CTAS*WAVES)/CLUSTER_K,1)*CLUSTER_K",
             "ceil_div(M,M_TILE)",

@@ -26,7 +26,8 @@ constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stre
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 4;       // 16 rows and 8 columns: a fragment's four registers
 constexpr int SLOTS = 3;
 // Row blocks asked for ahead of x: more would stand in its way. Of clusters 32 rows: a block has less x to wait for.
-constexpr int FIRST = CLUSTER_K > 1 && ROW_TILES == 1 ? 2 : 1;
+// A dependent launch has x long after all of them.
+constexpr int FIRST = DEPENDENT ? STAGES : CLUSTER_K > 1 && ROW_TILES == 1 ? 2 : 1;
 #include "tern/resident.cuh"
 
 typedef struct tern_codes<BITS> tern_width;
@@ -101,6 +102,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
                                              const struct tern_args &args, int warp, int lane) {
     const unsigned two_24 = (unsigned)tern_kept((int)(gridDim.z << 24)); // unknown to the compiler; a grid has one layer
     struct tern_held x;
+    tern_dependency_wait();
     tern_held_load(x, s.k, args, warp, lane);
     tern_block_sync(READY, THREADS); // barriers are prepared
     tern_held_make(x, s.k, args, warp, lane);
@@ -122,9 +124,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
     else if (warp == WARPS_K)
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
-    else
+    else {
+        tern_dependency_wait(); // ahead of y
         tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1, lane,
                     [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
                         tern_y_store(args, n, f, sum, bias, lane);
                     });
+    }
 }

@@ -110,6 +110,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         -- clusters of 4 and 8: as many as are resident at once, see clusters
         grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K" },
         block = "32*(WARPS_K+1+ADDERS)",

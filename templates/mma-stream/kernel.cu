@@ -211,15 +211,19 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) tern_mma_stream(cons
     const int rows = (int)args.m;
     const struct tern_share s = tern_share_make(args);
     const struct tern_places p = tern_places_make(s, shared, rows);
-    tern_x_copy_async(p.x, p.pitch, s, args, rows, warp, lane); // ahead of the weights: loads return in order
+    if (!DEPENDENT)
+        tern_x_copy_async(p.x, p.pitch, s, args, rows, warp, lane); // ahead of the weights: loads return in order
     struct tern_warp_ring ring;
     tern_ring_start(ring, p.rings + warp * (STAGES * STAGE_BYTES),
                     p.rings + WARPS * STAGES * STAGE_BYTES + warp * (STAGES * 8), s, args, warp, lane);
+    tern_dependency_wait();
+    if (DEPENDENT)
+        tern_x_copy_async(p.x, p.pitch, s, args, rows, warp, lane);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
     // The lane's column of x. Columns that do not exist read the last one; they are not stored.
     const unsigned char *x = p.x + tern_kept(tern_smaller(lane / 4, rows - 1) * p.pitch + lane % 4 * 16);
-    tern_cp_async_wait<BULK ? 0 : STAGES>();
+    tern_cp_async_wait<BEHIND_X>();
     __syncthreads();
     if (RAW_CODES)
         tern_x_sums_make(p, s, x, warp, lane);

@@ -77,6 +77,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         grid = { "max(min(" .. blocks .. ",SMS/CLUSTER_K),1)*CLUSTER_K" },
         block = "32*WARPS",
         -- rings and their barriers; sums of x; outputs of a cluster; slots and x: kernel.cu, tern_places.

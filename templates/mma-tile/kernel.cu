@@ -20,6 +20,7 @@
 #include "tern/bias.cuh"
 #include "tern/abi.h"
 #include "tern/cluster.cuh"
+#include "tern/dependent.cuh"
 #include "tern/memory.cuh"
 #include "tern/mma.cuh"
 #include "tern/dequant.cuh"
@@ -211,10 +212,9 @@ __device__ __forceinline__ void copy_tiles(const tern_args &args, const place &a
     }
 }
 
-/* Starts all copies of a slice; the first slice of a 128-k tile brings the weights of that tile. */
-__device__ __forceinline__ void copy_slice(const tern_args &args, const place &at, const copier &mine, unsigned char *shared,
-                                           int slice) {
-    copy_x(args, mine, shared, slice);
+/* The first slice of a 128-k tile brings the weights of that tile. */
+__device__ __forceinline__ void copy_weights(const tern_args &args, const place &at, const copier &mine,
+                                             unsigned char *shared, int slice) {
     if (slice % SLICES == 0)
         copy_tiles(args, at, mine, shared, slice / SLICES);
 }
@@ -362,9 +362,16 @@ __device__ __forceinline__ void multiply_all(const tern_args &args, const place 
                                              warp_state &state) {
     const copier mine = start_copier(args, at);
     const int slices = (at.k_tiles + K_GROUPS - 1) / K_GROUPS * SLICES;
+    const int first_slices = slices < STAGES - 1 ? slices : STAGES - 1;
+    for (int slice = 0; slice < first_slices && DEPENDENT; slice++) /* all in the first group, which comes first anyway */
+        copy_weights(args, at, mine, shared, slice);
+    tern_dependency_wait();
     for (int slice = 0; slice < STAGES - 1; slice++) {
-        if (slice < slices)
-            copy_slice(args, at, mine, shared, slice);
+        if (slice < slices) {
+            copy_x(args, mine, shared, slice);
+            if (!DEPENDENT)
+                copy_weights(args, at, mine, shared, slice);
+        }
         tern_cp_async_commit();
     }
     for (int first = 0; first < slices; first += SLICES) {
@@ -372,8 +379,10 @@ __device__ __forceinline__ void multiply_all(const tern_args &args, const place 
         for (int part = 0; part < SLICES; part++) {
             tern_cp_async_wait<STAGES - 2>();
             __syncthreads();
-            if (first + part + STAGES - 1 < slices)
-                copy_slice(args, at, mine, shared, first + part + STAGES - 1);
+            if (first + part + STAGES - 1 < slices) {
+                copy_x(args, mine, shared, first + part + STAGES - 1);
+                copy_weights(args, at, mine, shared, first + part + STAGES - 1);
+            }
             tern_cp_async_commit();
             multiply_slice(state, at, shared, first + part, part);
         }

@@ -161,6 +161,7 @@ return {
         return true
     end,
     launch = {
+        dependent = true,
         grid = { "ceil_div(N,BLOCK_N)*ceil_div(M,BLOCK_M)*CLUSTER_K" },
         block = "32*(BLOCK_N/WARP_N)*(BLOCK_M/WARP_M)*WARPS_K",
         smem = smem,

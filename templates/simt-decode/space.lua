@@ -82,6 +82,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         grid = {
             "min(ceil_div(N,16*ROW_TILES),max((SMS-IDLE_SMS)*CTAS*WAVES/CLUSTER_K,1))*CLUSTER_K",
             "ceil_div(M,M_TILE)",

@@ -68,6 +68,15 @@ if command -v gnuplot >/dev/null; then
     plots=$(find report -name '*.png' -size +4k | wc -l)
     [ "$plots" -ge 3 ] && ok "$plots plots" || not_ok "only $plots plots of more than 4 KiB"
 fi
+# Dependent launches: rows of their own, which answer when they are asked for.
+job=("$tune" --gpu h200 --shapes smoke --layers wide --m 1 --formats ternary-g128 --templates mma-decode --budget 10 --db both.db)
+expect "a plan of dependent launches" 0 "smoke+dependent" "${job[@]}" --launch dependent
+expect "it exports kernels that say so" 0 "" "$tune" export --gpu h200 --db both.db --cache results/cache --allow-planned -o dependent
+expect "as dependent kernels" 0 "" grep -qE '^ +"[0-9a-f]+", "[0-9a-f]+", 1, 64, [0-9]+, [0-9]+, 1},$' dependent/tern_dispatch.h
+expect "a plain plan beside it" 0 "PLANNED" "${job[@]}"
+expect "both are kept" 0 "" sh -c '"$1" show --db both.db | grep -c "^smoke" | grep -qx 2' _ "$tune"
+expect "without a model's name the plain one answers" 1 "" sh -c '"$1" select --gpu h200 --db both.db --format ternary-g128 --m 1 --n 384 --k 256 | grep DEPENDENT=1' _ "$tune"
+expect "by its name the other does" 0 "DEPENDENT=1" "$tune" select --gpu h200 --db both.db --shapes smoke+dependent --format ternary-g128 --m 1 --n 384 --k 256
 mkdir bin && ln -s "$(command -v g++)" "$(command -v sh)" bin/
 expect "report without gnuplot still writes its data" 3 "gnuplot" env PATH="$work/bin" "$tune" report --gpu a100 -o bare
 [ -n "$(find bare -name '*.tsv' 2>/dev/null)" ] && ok "data without gnuplot" || not_ok "no data without gnuplot"

@@ -1,4 +1,4 @@
-// Emulator tests of asynchronous copies: cp.async with and without its wait, mbarriers with bulk copies, clusters.
+// Emulator tests of asynchronous copies: cp.async with and without its wait, mbarriers with bulk copies, clusters, late arrivals.
 #include "tern/abi.h"
 #include "tern/memory.cuh"
 
@@ -96,3 +96,18 @@ extern "C" __global__ void async_store_askew(struct tern_args) {
     tern_emu_mbarrier_init(shared, 1);
     tern_emu_store_async(shared + 24, shared, 16, shared);
 }
+
+// Dependent launches, blocks of one thread: y[0] is what was x before the wait, y[1] after it; y[2] is written before it, y[3] behind.
+static __device__ void depend(struct tern_args args, bool wait) {
+    volatile unsigned *y = (volatile unsigned *)args.y + 4 * blockIdx.x;
+    const volatile unsigned *x = (const volatile unsigned *)args.x;
+    const unsigned before = x[blockIdx.x];
+    y[2] = 5;
+    if (wait)
+        tern_emu_dependency_wait();
+    y[0] = before;
+    y[1] = x[blockIdx.x];
+    y[3] = 6;
+}
+extern "C" __global__ void async_late(struct tern_args args) { depend(args, true); }
+extern "C" __global__ void async_late_no_wait(struct tern_args args) { depend(args, false); }

@@ -85,6 +85,24 @@ broken --all --order forward --sanitize --jobs 1
 [ $? -eq 1 ] && grep -A1 '^FAILED.*BUG=4 ' "$work/log" | grep -q 'AddressSanitizer: use-after-poison .*kernel.cu'
 check "ASan still names it in a worker that has run other objects" $?
 
+# ---- launched while the kernel ahead is at work ---------------------------------------------------------------------------------
+timeout -k 5 300 "$tune" verify --launch dependent --formats ternary-g128,gptq4-g32,gptq3-g32-asym --per-template 1 --order all \
+    --jobs "$(nproc)" --cache "$work/cache" >"$work/log" 2>"$work/errors"
+[ $? -eq 0 ] && [ "$(grep -c ' ternary-g128 ' "$work/log")" -ge 5 ]
+check "templates that can be launched dependently touch nothing but weights before they wait" $?
+mkdir -p "$home/templates/early" && cp tests/early/space.lua "$home/templates/early/" &&
+    cat examples/templates/naive/kernel.cu tests/early/kernel.cu >"$home/templates/early/kernel.cu"
+early() { # option...
+    TERN_HOME=$home timeout -k 5 200 "$tune" verify --templates early --formats gptq4-g32 --shapes 3 --all --cache "$work/cache" "$@" \
+        >"$work/log" 2>&1
+}
+early --launch dependent
+[ $? -eq 1 ] && [ "$(grep -c '^FAILED' "$work/log")" -eq 4 ] && ! grep -q '^FAILED.*FAULT=0 ' "$work/log"
+check "each of 4 kernels that are too early is found, the right one is not blamed" $?
+early
+[ $? -eq 0 ]
+check "launched plainly none of them is wrong" $?
+
 "$tune" verify --templates nosuch >"$work/log" 2>&1
 [ $? -eq 2 ]
 check "an unknown template is a usage error" $?

@@ -52,10 +52,10 @@ static void compile_one(const struct tern_candidate *c, const struct tern_format
     free(kernel);
 }
 
-/* The first valid candidate (the default, where valid) and the last one of one problem. */
+/* The first valid candidate (the default, where valid), that launched dependently where it can be, and the last one of one problem. */
 static void compile_problem(const struct tern_template *t, const struct tern_format *format, enum tern_activation type,
                             int64_t m, const struct tern_gpu *gpu, struct totals *totals) {
-    struct tern_problem_shape problem = {format, m, 4096, 4096, type};
+    struct tern_problem_shape problem = {.format = format, .m = m, .n = 4096, .k = 4096, .type = type};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     struct tern_error err = {0};
@@ -66,6 +66,9 @@ static void compile_problem(const struct tern_template *t, const struct tern_for
         compile_one(&list.items[0], format, type, gpu, totals);
         if (list.count > 1)
             compile_one(&list.items[list.count - 1], format, type, gpu, totals);
+        list.items[0].dependent = t->dependent && gpu->cc >= 90;
+        if (list.items[0].dependent)
+            compile_one(&list.items[0], format, type, gpu, totals);
     }
     tern_candidates_free(&list);
 }

@@ -82,6 +82,7 @@ static enum tern_rt_status emulated_launch(void *context, const struct tern_rt_w
                                  .block = c->block,
                                  .cluster = c->cluster,
                                  .smem_bytes = c->smem_bytes,
+                                 .dependent = work->dependent,
                                  .args = *work->args};
     struct tern_error why;
     (void)context;

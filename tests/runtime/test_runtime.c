@@ -29,6 +29,7 @@ static void expect(int ok, const char *what, const struct tern_rt_error *err) {
 static struct tern_rt_device pretended;
 static _Thread_local long counted;
 static _Thread_local void *workspace; /* of the last launch */
+static _Thread_local int dependent;
 
 static enum tern_rt_status counting_open(int device, void **context, struct tern_rt_device *info,
                                          struct tern_rt_error *err) {
@@ -53,6 +54,7 @@ static enum tern_rt_status counting_launch(void *context, const struct tern_rt_w
     (void)context, (void)err;
     counted++;
     workspace = work->args->workspace;
+    dependent = work->dependent;
     return TERN_RT_OK;
 }
 static enum tern_rt_status counting_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
@@ -304,6 +306,32 @@ static void check_devices(struct setting *s) {
     }
 }
 
+/* A launch is dependent if the caller wants it and the kernel was tuned so. */
+static void check_dependent(const struct setting *s) {
+    struct tern_rt_options o = {.kernels_path = s->kernels, .driver = s->driver};
+    struct tern_rt_call call = {.x = s->x, .y = s->y, .m = s->m, .stream = &o};
+    struct tern_table table = *tern_tables(&o.table_count);
+    struct tern_kernel_ *kernels = malloc((size_t)table.kernel_count * sizeof *kernels);
+    struct tern_rt_error err;
+    memcpy(kernels, table.kernels, (size_t)table.kernel_count * sizeof *kernels);
+    table.kernels = kernels;
+    o.tables = &table, o.table_count = 1;
+    for (int can = 0; can < 2; can++) {
+        struct tern_rt *rt = NULL;
+        for (int i = 0; i < table.kernel_count; i++)
+            kernels[i].kernel.dependent = can;
+        expect(tern_rt_open(&o, &rt, &err) == TERN_RT_OK && tern_rt_pool_add(rt, &o, OWN_BYTES, &err) == TERN_RT_OK,
+               can ? "a table of dependent kernels" : "a table of plain kernels", &err);
+        for (call.dependent = 0; call.dependent < 2; call.dependent++) {
+            dependent = -1;
+            expect(tern_rt_launch(rt, &s->layer, &call, &err) == TERN_RT_OK && dependent == (can && call.dependent),
+                   call.dependent ? "launched where dependence is allowed" : "launched where it is not", &err);
+        }
+        tern_rt_close(rt);
+    }
+    free(kernels);
+}
+
 /* Archives that are missing, not archives, or damaged in the middle. */
 static void check_archives(struct setting *s) {
     struct tern_rt *rt = NULL;
@@ -400,6 +428,7 @@ int main(int argc, char **argv) {
     check_launches(&s);
     check_workspace(&s);
     check_layers(&s);
+    check_dependent(&s);
     check_archives(&s);
     tern_rt_close(s.rt);
     check_emulator(&s);

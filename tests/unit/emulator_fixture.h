@@ -62,6 +62,7 @@ struct emulator_case {
     int64_t m, k;
     enum tern_emu_order order;
     uint32_t y_fill;
+    bool late; /* dependent: x and y_fill all over y arrive at the wait */
 };
 
 static inline void *emulator_upload(struct emulator_fixture *f, const void *data, size_t bytes) {
@@ -89,12 +90,15 @@ static inline enum tern_status emulator_launch(struct emulator_fixture *f, const
                                  .smem_bytes = c->smem,
                                  .args = {.x = dx, .codes = dc, .y = dy, .workspace = dw, .m = c->m, .k = c->k}};
     tern_emu_backend_set_order(f->context, c->order, 1);
-    enum tern_status status = b->launch(f->context, &launch, err);
+    void *brought = emulator_upload(f, c->x, c->x_bytes);
+    const struct tern_late late[] = {{dx, brought, 0, c->x_bytes}, {dy, NULL, c->y_fill, c->y_bytes}};
+    enum tern_status status =
+        c->late ? b->launch_behind(f->context, &launch, late, 2, err) : b->launch(f->context, &launch, err);
     if (status == TERN_OK && y != NULL)
         assert_int_equal(b->download(f->context, y, dy, c->y_bytes, err), TERN_OK);
     b->module_unload(f->context, module);
-    void *const buffers[] = {dx, dc, dy, dw};
-    for (size_t i = 0; i < 4; i++)
+    void *const buffers[] = {dx, dc, dy, dw, brought};
+    for (size_t i = 0; i < 5; i++)
         b->release(f->context, buffers[i]);
     return status;
 }

@@ -79,11 +79,15 @@ static void a_template_loads(void **state) {
     assert_string_equal(t.grid[2], "");
     assert_string_equal(t.smem, "0");
     assert_string_equal(t.cluster, "");
+    assert_false(t.dependent);
     char before[TERN_HASH_CHARS];
     tern_str_copy(before, sizeof(before), t.hash);
     tern_template_free(&t);
     assert_int_equal(load(*state, " ", &t, &err), TERN_OK);
     assert_string_not_equal(before, t.hash); /* the identity follows the text */
+    tern_template_free(&t);
+    assert_int_equal(load(*state, "launch = { grid = { '1' }, block = '32', dependent = true }", &t, &err), TERN_OK);
+    assert_true(t.dependent);
     tern_template_free(&t);
 }
 
@@ -108,7 +112,8 @@ static void types_of_activations_are_ops(void **state) {
     assert_true(tern_template_serves(&t, &format, TERN_BF16));
     assert_false(tern_template_serves(&t, &format, TERN_F16));
     for (int type = 0; type < TERN_ACTIVATION_COUNT; type++) {
-        const struct tern_problem_shape problem = {&format, 1, 64, 256, (enum tern_activation)type};
+        const struct tern_problem_shape problem = {
+            .format = &format, .m = 1, .n = 64, .k = 256, .type = (enum tern_activation)type};
         assert_int_equal(
             tern_template_valid(&t, (int64_t[]){4, 2}, &problem, &gpu, &valid, NULL, reason, sizeof(reason), &err), TERN_OK);
         assert_string_equal(reason, tern_activation_name((enum tern_activation)type));
@@ -260,6 +265,9 @@ static void bad_templates_name_the_key(void **state) {
         {"launch = { grid = {}, block = '32' }", "key 'launch.grid' must be a list of 1 to 3 expressions"},
         {"launch = { grid = { '1' }, block = '32', smen = '1' }", "key 'launch.smen' is unknown"},
         {"launch = { grid = { '1' }, block = function() end }", "key 'launch.block' must be a text, not a function"},
+        {"launch = { grid = { '1' }, block = '32', dependent = 1 }", "key 'launch.dependent' must be true or false, not 1"},
+        {"params = { { name = 'DEPENDENT', values = { 1 }, default = 1, doc = 'd' } }",
+         "key 'params[1].name' must not be 'DEPENDENT'"},
         {"sumary = 'x'", "key 'sumary' is unknown"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

@@ -308,6 +308,17 @@ static void results_sort_by_layer_order(void **state) {
     assert_int_equal(list.count, 0);
 }
 
+static void conditions_follow_the_name(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"graph/cold", ""},
+                                           {"graph/cold/dependent", "/dependent"},
+                                           {"graph/cold@12ab", "@12ab"},
+                                           {"qwen7b+dependent@12ab", "+dependent@12ab"},
+                                           {"a@+dependent", "@+dependent"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(tern_conditions(cases[i][0]), cases[i][1]);
+}
+
 static void clock_moves(void **state) {
     (void)state;
     int64_t before = tern_clock_now_ns();
@@ -336,6 +347,7 @@ int main(void) {
         cmocka_unit_test(random_streams_are_fixed),
         cmocka_unit_test(random_moments),
         cmocka_unit_test(results_sort_by_layer_order),
+        cmocka_unit_test(conditions_follow_the_name),
         cmocka_unit_test(clock_moves),
     };
     return cmocka_run_group_tests_name("core", tests, NULL, NULL);

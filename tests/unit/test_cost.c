@@ -122,7 +122,7 @@ static void test_occupancy(void **state) {
 static double predict(const struct tern_gpu *gpu, int64_t m, int64_t blocks, int64_t block, int64_t smem, int64_t registers,
                       int64_t spill) {
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, m, 37888, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = m, .n = 37888, .k = 3584, .type = TERN_F16};
     struct tern_candidate c = {.tmpl = &MMA};
     struct tern_geometry g = {{blocks, 1, 1}, block, 1, smem, 0};
     struct tern_resources r = {registers, 0, spill};
@@ -146,7 +146,7 @@ static void test_prefill_preferences(void **state) {
     (void)state;
     struct tern_template t = MMA;
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 2048, 37888, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = 2048, .n = 37888, .k = 3584, .type = TERN_F16};
     double last = INFINITY;
     strcpy(t.params[0].name, "BLOCK_M");
     strcpy(t.params[1].name, "BLOCK_N");
@@ -186,9 +186,11 @@ static void test_finite_and_monotone(void **state) {
     for (int round = 0; round < 20000; round++) {
         const struct tern_gpu *gpu = round % 2 ? &H200 : &T4;
         struct tern_candidate c = {.tmpl = &MMA};
-        struct tern_problem_shape p = {&f, 1 + (int64_t)tern_random_below(&r, 9000),
-                                       8 * (1 + (int64_t)tern_random_below(&r, 9000)),
-                                       32 * (1 + (int64_t)tern_random_below(&r, 900)), TERN_F16};
+        struct tern_problem_shape p = {.format = &f,
+                                       .m = 1 + (int64_t)tern_random_below(&r, 9000),
+                                       .n = 8 * (1 + (int64_t)tern_random_below(&r, 9000)),
+                                       .k = 32 * (1 + (int64_t)tern_random_below(&r, 900)),
+                                       .type = TERN_F16};
         struct tern_geometry g = {
             {1 + (int64_t)tern_random_below(&r, 1 << (round % 20)), 1, 1 + (int64_t)tern_random_below(&r, 4)},
             32 * (1 + (int64_t)tern_random_below(&r, 32)),

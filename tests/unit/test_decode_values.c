@@ -31,7 +31,7 @@ struct fixture {
     uint16_t x[M][K], y[M][N];
 };
 
-static const char format_preamble[] = "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128;\n";
+static const char format_preamble[] = "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, DEPENDENT = 0;\n";
 #define SHARED_K "constexpr int WARPS = 4, CLUSTER_K = 1;\n"
 static const char mma_preamble[] =
     SHARED_K "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"

@@ -204,6 +204,33 @@ static void stores_arrive_at_their_barrier(void **state) {
     emulator_expect_fault(&async, &askew, "st.async of 16 bytes");
 }
 
+/* Every block finds x poisoned until it waits, and what it wrote to y before is lost; y of the blocks ahead of it stays. */
+static void late_memory_arrives_at_the_wait(void **state) {
+    (void)state;
+    const uint32_t x[3] = {11, 12, 13};
+    uint32_t y[12];
+    struct tern_error err = {0};
+    struct emulator_case c = {.entry = "async_late",
+                              .blocks = 3,
+                              .block = 1,
+                              .x = x,
+                              .x_bytes = sizeof x,
+                              .y_bytes = sizeof y,
+                              .y_fill = 77,
+                              .late = true};
+    assert_int_equal(emulator_launch(&async, &c, y, &err), TERN_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(y + 4 * i, ((const uint32_t[]){0xFFFFFFFFu, x[i], 77, 6}), 16);
+    c.entry = "async_late_no_wait"; /* the kernel ahead ends behind it */
+    assert_int_equal(emulator_launch(&async, &c, y, &err), TERN_OK);
+    for (uint32_t i = 0; i < 12; i++)
+        assert_int_equal(y[i], 77);
+    c.late = false; /* a plain launch has all of it from the start */
+    assert_int_equal(emulator_launch(&async, &c, y, &err), TERN_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(y + 4 * i, ((const uint32_t[]){x[i], x[i], 5, 6}), 16);
+}
+
 static int open_all(void **state) {
     (void)state;
     emulator_fixture_open(&barrier, "barrier");
@@ -233,6 +260,7 @@ int main(void) {
         cmocka_unit_test(bulk_copies_arrive_at_their_barrier),
         cmocka_unit_test(clusters_share_memory),
         cmocka_unit_test(stores_arrive_at_their_barrier),
+        cmocka_unit_test(late_memory_arrives_at_the_wait),
     };
     return cmocka_run_group_tests_name("emulator", tests, open_all, close_all);
 }

@@ -1,5 +1,6 @@
 /* Unit tests of the parameter grid: order, exclusions, hardware limits, geometry, text forms, preamble.
  * Templates are built by hand without a Lua state, so only Tern's own rules are at work. */
+#include "core/result.h"
 #include "space/grid.h"
 
 #include <setjmp.h>
@@ -59,7 +60,7 @@ static void test_enumerate(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, 4608, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = 4, .n = 4608, .k = 3584, .type = TERN_F16};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(&t, &p, &GPU, &list, &why, NULL), TERN_OK);
@@ -79,7 +80,7 @@ static void test_enumerate(void **state) {
 static void check_left_out(const struct tern_template *t, const char *name, enum tern_activation type, int64_t m,
                            const struct tern_gpu *gpu, const char *reason) {
     struct tern_format f = format(name);
-    struct tern_problem_shape p = {&f, m, 4608, 3584, type};
+    struct tern_problem_shape p = {.format = &f, .m = m, .n = 4608, .k = 3584, .type = type};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(t, &p, gpu, &list, &why, NULL), TERN_OK);
@@ -106,7 +107,7 @@ static void test_template_does_not_serve(void **state) {
 
 static void check_hardware(const struct tern_template *t, int64_t n, const char *reason, int64_t points) {
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, n, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = 4, .n = n, .k = 3584, .type = TERN_F16};
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     assert_int_equal(tern_grid_enumerate(t, &p, &GPU, &list, &why, NULL), TERN_OK);
@@ -139,7 +140,7 @@ static void test_many_reasons_are_pooled(void **state) {
     struct tern_candidates list = {0};
     struct tern_format f = format("ternary-g128");
     for (int i = 0; i < 40; i++) { /* 40 different ranges of M give 40 different reasons */
-        struct tern_problem_shape p = {&f, 100, 4608, 3584, TERN_F16};
+        struct tern_problem_shape p = {.format = &f, .m = 100, .n = 4608, .k = 3584, .type = TERN_F16};
         t.m_max = 10 + i;
         assert_int_equal(tern_grid_enumerate(&t, &p, &GPU, &list, &why, NULL), TERN_OK);
     }
@@ -155,7 +156,7 @@ static void test_bad_templates(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 4, 4608, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = 4, .n = 4608, .k = 3584, .type = TERN_F16};
     struct tern_candidates list = {0};
     struct tern_error err = {0};
     strcpy(t.block, "32*WARP");
@@ -180,7 +181,7 @@ static void test_geometry(void **state) {
     (void)state;
     struct tern_template t = sample();
     struct tern_format f = format("ternary-g128");
-    struct tern_problem_shape p = {&f, 33, 4600, 3584, TERN_F16};
+    struct tern_problem_shape p = {.format = &f, .m = 33, .n = 4600, .k = 3584, .type = TERN_F16};
     struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}};
     struct tern_geometry g;
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
@@ -230,12 +231,46 @@ static void test_text(void **state) {
     check_parse_error(&t, "BLOCK_M=16x WARPS=4 SPLIT_K=2", "NAME=integer");
     check_parse_error(&t, "BLOCK_M", "NAME=integer");
     check_parse_error(&t, "", "no value");
+    check_parse_error(&t, "BLOCK_M=16 WARPS=4 SPLIT_K=2 DEPENDENT=1", "no parameter"); /* this template cannot */
 }
 
-static void check_preamble(const char *name, enum tern_activation type, const char *expected) {
+/* A template that can be launched dependently is, where the problem says so; the words behind the parameters tell. */
+static void test_dependent(void **state) {
+    (void)state;
+    struct tern_template t = sample();
+    struct tern_format f = format("ternary-g128");
+    struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}, .dependent = true}, back = {0}, plain = c;
+    char text[256];
+    for (int can = 0; can < 2; can++)
+        for (int asked = 0; asked < 2; asked++) {
+            struct tern_problem_shape p = {.format = &f, .m = 4, .n = 4608, .k = 3584, .type = TERN_F16, .dependent = asked};
+            struct tern_candidates list = {0};
+            struct tern_exclusions why = {0};
+            t.dependent = can;
+            assert_int_equal(tern_grid_enumerate(&t, &p, &GPU, &list, &why, NULL), TERN_OK);
+            assert_int_equal(list.count, 24 - 8);
+            for (size_t i = 0; i < list.count; i++)
+                assert_int_equal(list.items[i].dependent, can && asked);
+            tern_candidates_free(&list);
+        }
+    tern_candidate_text(&c, text, sizeof text);
+    assert_string_equal(text, "BLOCK_M=16 WARPS=4 SPLIT_K=2 DEPENDENT=1");
+    assert_true(tern_is_dependent(text));
+    assert_int_equal(tern_candidate_parse(&t, text, &back, NULL), TERN_OK);
+    assert_true(back.dependent && tern_candidate_equal(&c, &back));
+    plain.dependent = false;
+    assert_false(tern_candidate_equal(&c, &plain));
+    tern_candidate_text(&plain, text, sizeof text);
+    assert_false(tern_is_dependent(text) || tern_is_dependent("") || tern_is_dependent("INDEPENDENT=1"));
+    assert_true(tern_is_dependent("DEPENDENT=1"));
+    check_parse_error(&t, "BLOCK_M=16 WARPS=4 SPLIT_K=2 DEPENDENT=1 DEPENDENT=1", "DEPENDENT");
+    check_parse_error(&t, "BLOCK_M=16 WARPS=4 SPLIT_K=2 DEPENDENT=2", "DEPENDENT");
+}
+
+static void check_preamble(const char *name, enum tern_activation type, bool dependent, const char *expected) {
     struct tern_template t = sample();
     struct tern_format f = format(name);
-    struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}};
+    struct tern_candidate c = {.tmpl = &t, .values = {16, 4, 2}, .dependent = dependent};
     struct tern_str out = {0};
     tern_candidate_preamble(&c, &f, type, &out);
     assert_string_equal(tern_str_text(&out), expected);
@@ -245,23 +280,23 @@ static void check_preamble(const char *name, enum tern_activation type, const ch
 static void test_preamble(void **state) {
     (void)state;
 #define PARAMS "constexpr int BLOCK_M = 16;\nconstexpr int WARPS = 4;\nconstexpr int SPLIT_K = 2;\n"
-#define F16    "constexpr int BF16 = 0;\n"
+#define PLAIN  "constexpr int BF16 = 0;\nconstexpr int DEPENDENT = 0;\n" LINE
 #define LINE   "#line 1 \"templates/sample/kernel.cu\"\n"
-    check_preamble("ternary-g128", TERN_F16,
+    check_preamble("ternary-g128", TERN_F16, false,
                    PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 128;\n" F16 LINE);
-    check_preamble("ternary-tensor", TERN_F16,
+                          "constexpr int GROUP = 128;\n" PLAIN);
+    check_preamble("ternary-tensor", TERN_F16, false,
                    PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\n" F16 LINE);
-    check_preamble("ternary-tensor", TERN_BF16,
-                   PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\nconstexpr int BF16 = 1;\n" LINE);
-    check_preamble("gptq8-channel", TERN_F16,
+                          "constexpr int GROUP = 0;\n" PLAIN);
+    check_preamble("gptq8-channel", TERN_F16, false,
                    PARAMS "constexpr int BITS = 8;\nconstexpr int ZERO = 128;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\n" F16 LINE);
-    check_preamble("gptq4-g64-asym", TERN_F16,
+                          "constexpr int GROUP = 0;\n" PLAIN);
+    check_preamble("gptq4-g64-asym", TERN_F16, false,
                    PARAMS "constexpr int BITS = 4;\nconstexpr int ZERO = 0;\nconstexpr int HAS_ZEROS = 1;\n"
-                          "constexpr int GROUP = 64;\n" F16 LINE);
+                          "constexpr int GROUP = 64;\n" PLAIN);
+    check_preamble("ternary-tensor", TERN_BF16, true,
+                   PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
+                          "constexpr int GROUP = 0;\nconstexpr int BF16 = 1;\nconstexpr int DEPENDENT = 1;\n" LINE);
 }
 
 int main(void) {
@@ -273,6 +308,7 @@ int main(void) {
         cmocka_unit_test(test_bad_templates),
         cmocka_unit_test(test_geometry),
         cmocka_unit_test(test_text),
+        cmocka_unit_test(test_dependent),
         cmocka_unit_test(test_preamble),
     };
     return cmocka_run_group_tests_name("grid", tests, NULL, NULL);

@@ -96,6 +96,9 @@ inline void tern_emu_barrier_sync(int id, int threads) {
 inline void tern_emu_barrier_arrive(int id, int threads) {
     TERN_EMU_CALL named_sync(id, threads, 0, "bar.arrive", id);
 }
+inline void tern_emu_dependency_wait(void) {
+    TERN_EMU_CALL dependency_wait();
+}
 inline int tern_emu_cluster_rank(void) {
     return TERN_EMU_CALL cluster_rank();
 }

@@ -24,6 +24,7 @@
 #include "tern/abi.h"
 #include "tern/bulk.cuh"
 #include "tern/cluster.cuh"
+#include "tern/dependent.cuh"
 #include "tern/dequant.cuh"
 #include "tern/memory.cuh"
 
@@ -417,7 +418,8 @@ __device__ __forceinline__ void tern_walk_shared(unsigned char *ring, struct ter
 template <class PREPARE, class MULTIPLY, class FLUSH>
 __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, const struct tern_args &args, int warp,
                                                  int lane, PREPARE prepare, MULTIPLY multiply, FLUSH flush) {
-    constexpr bool X_AHEAD = X_BULK || RING; // few instructions, or a group older than the weights'
+    // Few instructions, or a group older than the weights'; a dependent launch asks for its weights first.
+    constexpr bool X_AHEAD = !DEPENDENT && (X_BULK || RING);
     if (X_BULK)
         tern_x_announce(s, args);
     if (X_AHEAD)
@@ -439,10 +441,11 @@ __device__ __forceinline__ void tern_decode_walk(const struct tern_share &s, con
         else
             tern_ring_load(ring[i], fetch, s, from, groups, warp, lane);
     }
+    tern_dependency_wait();
     if (!X_AHEAD)
         tern_x_copy(s, args, s.k_begin, 0);
     tern_slots_clear(s);
-    constexpr int BEHIND = RING ? PREFETCH : 0; // groups of copies that x does not wait for
+    constexpr int BEHIND = RING && X_AHEAD ? PREFETCH : 0; // groups of copies that x does not wait for
     if (X_CHUNK > 0 && here.k_end < s.k_end) {
         tern_x_copy(s, args, here.k_end, 1);
         tern_x_wait<BEHIND + 1>(s);

@@ -24,6 +24,7 @@ struct tern_kernel {
     const char *build_key;
     int64_t min_m, max_m;
     int64_t registers, static_smem_bytes;
+    int dependent; /* 1: it was tuned to start before the launch ahead of it has ended, and waits for it itself */
 };
 
 /* What to launch. Sizes are in bytes, the block in threads, the grid in blocks. */
@@ -44,7 +45,8 @@ struct tern_kernel_ {
     struct tern_kernel kernel;
     void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to workspace_bytes */
 };
-struct tern_entry_ { /* a tuned m; ns of its winner; below: the kernel for m between the next smaller tuned one and this, or -1 */
+/* A tuned m; ns of its winner; below: the kernel for m between the next smaller tuned one and this, or -1. */
+struct tern_entry_ {
     int64_t m, ns;
     int kernel, use_cublas, use_dequant, below;
 };

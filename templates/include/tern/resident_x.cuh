@@ -6,6 +6,7 @@
 #ifndef TERN_RESIDENT_X_CUH
 #define TERN_RESIDENT_X_CUH
 
+#include "tern/dependent.cuh"
 #include "tern/mma.cuh"
 #include "tern/resident.cuh"
 
@@ -73,7 +74,7 @@ __device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct
             const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
             x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
             if (begin + at < end) // uniform
-                x.b[j][f][i % 4] = tern_load_stream_16(from + at);
+                x.b[j][f][i % 4] = tern_load_dependent_16(from + at);
         }
     }
 }

@@ -15,6 +15,7 @@
 
 #include "tern/abi.h"
 #include "tern/bulk.cuh"
+#include "tern/dependent.cuh"
 #include "tern/dequant.cuh"
 #include "tern/memory.cuh"
 
@@ -87,6 +88,10 @@ template <class USE> __device__ __forceinline__ void tern_x_each(const struct te
         q += WARPS;
     }
 }
+
+// Groups of a lane's copies that are younger than x's when x is waited for: the first weights, where those come by cp.async and
+// behind x. They come ahead of x in a dependent launch, which has them on their way while it waits for x.
+constexpr int BEHIND_X = BULK || DEPENDENT ? 0 : STAGES;
 
 // Starts the copies of x by cp.async, to `to`, rows `pitch` bytes apart: chunk q * 32 + lane of a row by that lane of the warp that
 // tern_x_each gives it to. k behind K become zeros.
