@@ -38,6 +38,9 @@ enum tern_status tern_cuda_check(const struct tern_cuda *cuda, CUresult result, 
 enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_launch *launch, void *arguments,
                                       struct tern_error *err);
 
+/* A kernel with its prologue and struct tern_args, in the same way. `context` is a struct tern_cuda. */
+enum tern_status tern_cuda_launch(void *context, const struct tern_launch *launch, struct tern_error *err);
+
 /* Opens NVML for the device's uuid; leaves nvml_device NULL when that fails. Closing is safe in both cases. */
 void tern_cuda_nvml_open(struct tern_cuda *cuda);
 void tern_cuda_nvml_close(struct tern_cuda *cuda);
