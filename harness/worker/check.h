@@ -34,9 +34,8 @@ struct tern_check_problem; /* host data and device buffers of one (format, type 
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, enum tern_activation type,
                                            enum tern_arithmetic arithmetic, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape,
-                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
-                                           struct tern_error *err);
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
+                                           struct tern_check_problem **problem, struct tern_error *err);
 void tern_check_problem_free(struct tern_check_problem *problem);
 
 struct tern_check_result {

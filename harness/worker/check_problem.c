@@ -239,9 +239,8 @@ static int64_t *count_up(int64_t count) {
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, enum tern_activation type,
                                            enum tern_arithmetic arithmetic, const struct tern_layout *layout,
-                                           const struct tern_check_shape *shape,
-                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
-                                           struct tern_error *err) {
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
+                                           struct tern_check_problem **problem, struct tern_error *err) {
     struct tern_check_problem *p = tern_alloc_zero(1, sizeof *p);
     p->backend = backend;
     p->context = context;
