@@ -10,6 +10,8 @@ struct tern_reference_args {
     const unsigned char *codes; /* [N][K], value q */
     const void *scales;         /* [groups][N] binary16 */
     const unsigned char *zeros; /* [groups][N], or null: the zero point is `zero` */
+    const float *x_units;       /* [M] what 1 in a row of x stands for; null: 1 */
+    const float *w_units;       /* [N] the same of scales */
     double *y_ref;              /* [M][N] */
     float *bound_scale;         /* [M][N] sum_k |x*w|, accumulated in binary32: relative error below K * 2^-24 */
     long long m, n, k;

@@ -1,5 +1,6 @@
 // Reference GEMM: y[M,N] = x[M,K] * W[N,K]^T in FP64 from canonical weights, with sum |x*w| for the error bound.
 // W[n][k] = scale[k / group_size][n] * (q[n][k] - z). A product of 16-bit numbers and an integer of 9 bits is exact in binary64.
+// Integers in the place of x and of scales have their units, which y gets.
 // Tile 64 x 64 outputs, 16 along k, in shared memory as doubles and as floats (for the bound); 4 x 4 outputs a thread.
 // Bounded by the FP64 pipe: M = 8192 of gate_up (1.1e12 products) should take a few tenths of a second on an H200.
 // Independent of templates/ and of the packed layouts.
@@ -70,8 +71,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_reference(tern_refere
         for (int j = 0; j < PER_THREAD; j++) {
             long long m = m0 + ty + 16 * i, n = n0 + tx + 16 * j;
             if (m < a.m && n < a.n) {
-                a.y_ref[m * a.n + n] = sum[i][j];
-                a.bound_scale[m * a.n + n] = bound[i][j];
+                double unit = (a.x_units ? (double)a.x_units[m] : 1.0) * (a.w_units ? (double)a.w_units[n] : 1.0);
+                a.y_ref[m * a.n + n] = sum[i][j] * unit;
+                a.bound_scale[m * a.n + n] = (float)(bound[i][j] * unit);
             }
         }
 }

@@ -2,7 +2,9 @@
 #include "commands/dispatch.h"
 
 #include "config/expr.h"
+#include "core/activation.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "formats/format.h"
 #include "store/store.h"
 
@@ -84,6 +86,19 @@ void tern_dispatch_leave_out_others(struct tern_results *rows) {
     for (size_t i = 0; i < rows->count; i++)
         if (!*tern_conditions(rows->rows[i].shapes))
             rows->rows[kept++] = rows->rows[i];
+    rows->count = kept;
+}
+
+void tern_dispatch_leave_out_a8(struct tern_results *rows) {
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        if (strcmp(rows->rows[i].op, tern_activation_op(TERN_INT8)) != 0)
+            rows->rows[kept++] = rows->rows[i];
+    if (kept < rows->count)
+        tern_log_warn(
+            "run `tune --activations f16` for a table of these layers, or launch both kernels yourself (docs/kernels/a8.md)",
+            "%zu of %zu winners are left out of the table: linear-a8 launches two kernels, an entry holds one",
+            rows->count - kept, rows->count);
     rows->count = kept;
 }
 

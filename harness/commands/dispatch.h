@@ -17,6 +17,10 @@ enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char 
  * weights and of plain launches they would answer the same questions twice, and are left out. */
 void tern_dispatch_leave_out_others(struct tern_results *rows);
 
+/* Exported tables hold kernels of one launch; those of linear-a8 have a second one in front (docs/kernels/a8.md). Leaves their rows out, with
+ * a warning. The array stays the caller's. */
+void tern_dispatch_leave_out_a8(struct tern_results *rows);
+
 /* A row's launch expressions as C text; free with tern_export_launch_free, also after an error. */
 enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err);
 

@@ -32,7 +32,7 @@
              TERN_OPTION_TEXT,                                                                                                \
              &(o)->activations,                                                                                               \
              "TYPE",                                                                                                          \
-             "f16 (default) or bf16: type of x and y",                                                                        \
+             "f16 (default) or bf16: type of x and y; int8: x rounded",                                                       \
              0,                                                                                                               \
              0},                                                                                                              \
             {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \
@@ -178,9 +178,9 @@ static void banner(const struct run *run) {
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
     tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
     tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
-    tern_log_note(run->options.weights ? "  ./tune --gpu %s --weights %s%s%s" : "  ./tune --gpu %s --shapes %s%s%s",
-                  run->options.gpu, run->options.weights ? run->options.weights : run->options.shapes,
-                  run->type == TERN_BF16 ? " --activations bf16" : "", run->dependent ? " --launch dependent" : "");
+    tern_log_note("  ./tune --gpu %s %s %s%s%s%s", run->options.gpu, run->options.weights ? "--weights" : "--shapes",
+                  run->options.weights ? run->options.weights : run->options.shapes, run->type ? " --activations " : "",
+                  run->type ? tern_activation_name(run->type) : "", run->dependent ? " --launch dependent" : "");
 }
 
 /* 1 when a selected problem ended without a winner. */

@@ -208,7 +208,7 @@ static enum tern_status fill_problem(struct run *run, struct run_problem *p, con
     for (size_t t = 0; t < run->template_count && status == TERN_OK; t++)
         status = add_template(run, p, &run->templates[t], &ids[t], err);
     p->compute_bound = tern_cost_compute_bound(run->described_balance, shape.format, shape.m, shape.n, shape.k);
-    p->limit_us = tern_cost_limit_us(&run->gpu, shape.format, shape.m, shape.n, shape.k);
+    p->limit_us = tern_cost_limit_us(&run->gpu, run->type, shape.format, shape.m, shape.n, shape.k);
     if (p->entry_count > 0)
         qsort(p->entries, p->entry_count, sizeof *p->entries, by_prediction);
     return status;

@@ -60,6 +60,6 @@ void tern_run_refute_limit(struct run *run, double baseline_us, const struct run
     for (size_t i = 0; i < run->problem_count; i++) {
         struct tern_problem_shape s = tern_run_shape(run, &run->problems[i]);
         if (!run->problems[i].done)
-            run->problems[i].limit_us = tern_cost_limit_us(&run->gpu, s.format, s.m, s.n, s.k);
+            run->problems[i].limit_us = tern_cost_limit_us(&run->gpu, run->type, s.format, s.m, s.n, s.k);
     }
 }

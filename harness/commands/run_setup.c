@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keeps the templates that --templates names, all without it. */
+/* Keeps the templates for --activations that --templates names, all of them without it. */
 static enum tern_status select_templates(struct run *run, struct tern_error *err) {
     enum tern_status status = tern_templates_load_all(&run->templates, &run->template_count, err);
     if (status != TERN_OK)
@@ -20,13 +20,19 @@ static enum tern_status select_templates(struct run *run, struct tern_error *err
     status = tern_templates_select(run->templates, run->template_count, run->options.templates, selected, err);
     size_t kept = 0;
     for (size_t i = 0; i < run->template_count && status == TERN_OK; i++)
-        if (selected[i])
+        if (selected[i] && run->templates[i].types[run->type])
             run->templates[kept++] = run->templates[i];
         else
             tern_template_free(&run->templates[i]);
     if (status == TERN_OK)
         run->template_count = kept;
     free(selected);
+    if (status == TERN_OK && kept == 0) {
+        tern_error_set(err, TERN_USAGE, "--templates %s: none of them has the operation %s", run->options.templates,
+                       tern_activation_op(run->type));
+        tern_error_hint(err, "other --activations, or other templates: templates/NAME/space.lua says what it computes");
+        status = TERN_USAGE;
+    }
     return status;
 }
 

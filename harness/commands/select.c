@@ -32,7 +32,8 @@ static void list_options(struct select_options *o, struct tern_option list[SELEC
         {"m", 'm', TERN_OPTION_INT, &o->m, "M", "rows of activations (required)", 0, INT32_MAX},
         {"n", 'n', TERN_OPTION_INT, &o->n, "N", "output features (required)", 1, INT32_MAX},
         {"k", 'k', TERN_OPTION_INT, &o->k, "K", "input features (required)", 1, INT32_MAX},
-        {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE", "f16 (default) or bf16: type of x and y", 0, 0},
+        {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE",
+         "f16 (default) or bf16: type of x and y; int8: x rounded", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the winners of this model (default: all)", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"json", 0, TERN_OPTION_FLAG, &o->json, NULL, "print JSON", 0, 0},
@@ -92,6 +93,8 @@ static void print_text(const struct answer *a) {
     printf("use cublas %s\n", a->use_cublas ? "yes" : "no");
     if (!row)
         return;
+    if (strcmp(row->op, tern_activation_op(TERN_INT8)) == 0)
+        printf("op         %s: the template's prologue is launched first (docs/kernels/a8.md)\n", row->op);
     printf("template   %s\nparams     %s\nlayout     %s\nentry      %s\ncubin      %s\n", a->kernel->template_name,
            a->kernel->params, a->kernel->layout, a->kernel->entry, a->kernel->cubin_hash);
     printf("grid       %lld %lld %lld\nblock      %lld\ncluster    %lld\n", (long long)g->grid[0], (long long)g->grid[1],
@@ -117,8 +120,8 @@ static void print_json(const struct answer *a) {
     json_t *kernel = json_null(), *tuned = json_null();
     if (row) {
         const struct tern_result *k = a->kernel;
-        kernel = json_pack("{s:s,s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:I,s:I}", "template", k->template_name, "params",
-                           k->params, "layout", k->layout, "entry", k->entry, "cubin", k->cubin_hash, "grid",
+        kernel = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:[I,I,I],s:I,s:I,s:I,s:I}", "op", k->op, "template", k->template_name,
+                           "params", k->params, "layout", k->layout, "entry", k->entry, "cubin", k->cubin_hash, "grid",
                            (json_int_t)g->grid[0], (json_int_t)g->grid[1], (json_int_t)g->grid[2], "block",
                            (json_int_t)g->block, "cluster", (json_int_t)g->cluster, "smem_bytes", (json_int_t)g->smem_bytes,
                            "workspace_bytes", (json_int_t)g->workspace_bytes);

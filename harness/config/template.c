@@ -8,6 +8,7 @@
 #include "config/sandbox.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/result.h"
 #include "formats/layout.h"
 
 #include <ctype.h>
@@ -22,7 +23,8 @@ static const char *const template_keys[] = {
     "unit", "entry", "efficiency", "exact_weights", "params", "valid",  "launch",
 };
 static const char *const param_keys[] = {"name", "values", "default", "doc"};
-static const char *const launch_keys[] = {"grid", "block", "smem", "workspace", "cluster", "dependent"};
+static const char *const launch_keys[] = {"grid", "block", "smem", "workspace", "cluster", "prologue", "dependent"};
+static const char *const prologue_keys[] = {"entry", "grid", "block"};
 static const char *const template_units[] = {"f32", "mma-f16", "mma-s8", "wgmma-f16", "wgmma-s8"};
 /* Names that launch expressions and the preamble give to other things. */
 static const char *const reserved_names[] = {"M",   "N",    "K",         "G",    "GROUP",    "BITS",
@@ -202,6 +204,20 @@ static void template_read_expr(struct tern_fields *f, const char *key, char *out
     template_check_expr(f, key, out);
 }
 
+/* launch.prologue = { entry = "...", grid = "...", block = "..." } */
+static void template_read_prologue(struct tern_fields *parent, struct tern_template *t) {
+    if (tern_fields_push_table(parent, "prologue", TERN_OPTIONAL) < 0)
+        return;
+    struct tern_fields f;
+    tern_fields_begin(&f, parent->lua, parent->path, "launch.prologue.", parent->err);
+    tern_fields_known(&f, prologue_keys, COUNT(prologue_keys));
+    tern_fields_text(&f, "entry", t->prologue, sizeof(t->prologue), TERN_REQUIRED);
+    template_read_expr(&f, "grid", t->prologue_grid, sizeof(t->prologue_grid), TERN_REQUIRED);
+    template_read_expr(&f, "block", t->prologue_block, sizeof(t->prologue_block), TERN_REQUIRED);
+    parent->status = f.status;
+    tern_fields_pop(parent, 1);
+}
+
 static void template_read_launch(struct tern_fields *parent, struct tern_template *t) {
     if (tern_fields_push_table(parent, "launch", TERN_REQUIRED) < 0)
         return;
@@ -223,6 +239,7 @@ static void template_read_launch(struct tern_fields *parent, struct tern_templat
     template_read_expr(&f, "smem", t->smem, sizeof(t->smem), TERN_OPTIONAL);
     template_read_expr(&f, "workspace", t->workspace, sizeof(t->workspace), TERN_OPTIONAL);
     template_read_expr(&f, "cluster", t->cluster, sizeof(t->cluster), TERN_OPTIONAL);
+    template_read_prologue(&f, t);
     tern_fields_bool(&f, "dependent", &t->dependent, TERN_OPTIONAL);
     parent->status = f.status;
     tern_fields_pop(parent, 1);

@@ -32,7 +32,7 @@ struct tern_problem_shape { /* what `valid` may ask about */
 
 struct tern_template {
     char name[40], dir[512];
-    bool types[TERN_ACTIVATION_COUNT]; /* of x and y; `ops` in the file: linear-a16, linear-bf16 */
+    bool types[TERN_ACTIVATION_COUNT]; /* of x and y; `ops` in the file: linear-a16, linear-bf16, linear-a8 */
     char summary[200];
     char layout[32];    /* formats/layout.h */
     char unit[16];      /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */
@@ -46,8 +46,9 @@ struct tern_template {
     struct tern_param params[TERN_MAX_PARAMS];
     size_t param_count; /* declared order */
     bool dependent;     /* launch.dependent: it waits for the kernel ahead itself (tern/dependent.cuh) */
-    char grid[3][192], block[192], smem[384], workspace[192],
-        cluster[64]; /* expressions; "" where absent (cluster: x size) */
+    char grid[3][192], block[192], smem[384], workspace[320],
+        cluster[64];                                            /* expressions; "" where absent (cluster: x size) */
+    char prologue[64], prologue_grid[192], prologue_block[192]; /* kernel launched first, and its launch; "" for none */
     struct tern_sandbox *lua;
     char hash[TERN_HASH_CHARS]; /* of kernel.cu and space.lua */
 };

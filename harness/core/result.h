@@ -34,7 +34,7 @@ struct tern_result {
     double predicted_us;                    /* cost model */
     /* what a launch needs; expressions in the arithmetic of config/expr.h */
     char entry[64];
-    char grid[3][192], block[192], smem[384], workspace[192], cluster[64];
+    char grid[3][192], block[192], smem[384], workspace[320], cluster[64];
     char build_key[TERN_HASH_CHARS], cubin_hash[TERN_HASH_CHARS], template_hash[TERN_HASH_CHARS];
     int64_t registers, static_smem_bytes, spill_bytes;
     int64_t min_m, max_m; /* M for which the template is valid */

@@ -23,6 +23,8 @@ struct tern_launch {
     void *function; /* from module_load */
     int64_t grid[3], block, cluster, smem_bytes;
     bool dependent; /* programmatic: may start while the launch ahead of it is at work (tern/dependent.cuh) */
+    void *prologue; /* another kernel of the module (module_function), launched before with the same args; NULL: none */
+    int64_t prologue_grid, prologue_block;
     struct tern_args args;
 };
 
@@ -57,9 +59,12 @@ struct tern_backend {
      * memory limit to smem_bytes. Unload frees it. */
     enum tern_status (*module_load)(void *context, const void *image, size_t bytes, const char *entry, int64_t smem_bytes,
                                     void **module, void **function, struct tern_error *err);
+    /* Another entry of a loaded module, without dynamic shared memory; goes with the module. */
+    enum tern_status (*module_function)(void *context, void *module, const char *entry, void **function,
+                                        struct tern_error *err);
     void (*module_unload)(void *context, void *module);
 
-    /* Launches once; checks the launch's own return code. */
+    /* Launches once, a prologue first; checks the launches' own return codes. */
     enum tern_status (*launch)(void *context, const struct tern_launch *launch, struct tern_error *err);
     /* Launches once, dependent on a launch that lets it start at once and writes `late` long after; what has a `from` is poisoned
      * before. So a kernel that touches any of it before it has waited gives wrong results. count <= TERN_MAX_LATE. */

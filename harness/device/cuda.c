@@ -275,19 +275,28 @@ static enum tern_status raise_shared_memory(const struct tern_cuda *cuda, CUfunc
     return tern_cuda_check(cuda, result, "raising the shared memory limit", err);
 }
 
+static enum tern_status cuda_module_function(void *context, void *module, const char *entry, void **function,
+                                             struct tern_error *err) {
+    struct tern_cuda *cuda = context;
+    CUfunction found = NULL;
+    char doing[160];
+    tern_str_format(doing, sizeof doing, "finding the kernel %s", entry);
+    enum tern_status status = tern_cuda_check(cuda, cuda->api.module_function(&found, module, entry), doing, err);
+    *function = found;
+    return status;
+}
+
 /* Loads a cubin: nothing is compiled here, so that a time never depends on the driver's own compiler. */
 static enum tern_status cuda_module_load(void *context, const void *image, size_t bytes, const char *entry,
                                          int64_t smem_bytes, void **module, void **function, struct tern_error *err) {
     struct tern_cuda *cuda = context;
     CUmodule loaded = NULL;
-    CUfunction found = NULL;
+    void *found = NULL;
     *module = *function = NULL;
     CUresult result = cuda->api.module_load(&loaded, image);
     if (result != CUDA_SUCCESS)
         return refuse_image(cuda, result, image, bytes, err);
-    char doing[160];
-    tern_str_format(doing, sizeof doing, "finding the kernel %s", entry);
-    enum tern_status status = tern_cuda_check(cuda, cuda->api.module_function(&found, loaded, entry), doing, err);
+    enum tern_status status = cuda_module_function(context, loaded, entry, &found, err);
     if (status == TERN_OK)
         status = raise_shared_memory(cuda, found, entry, smem_bytes, err);
     if (status != TERN_OK) {
@@ -360,9 +369,12 @@ enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_
     return tern_cuda_check(cuda, cuda->api.launch(&config, launch->function, parameters, NULL), "launching a kernel", err);
 }
 
-static enum tern_status cuda_launch(void *context, const struct tern_launch *launch, struct tern_error *err) {
+enum tern_status tern_cuda_launch(void *context, const struct tern_launch *launch, struct tern_error *err) {
     struct tern_args args = launch->args; /* copied by the driver before the call returns */
-    return tern_cuda_launch_raw(context, launch, &args, err);
+    const struct tern_launch prologue = {
+        .function = launch->prologue, .grid = {launch->prologue_grid, 1, 1}, .block = launch->prologue_block};
+    enum tern_status status = launch->prologue ? tern_cuda_launch_raw(context, &prologue, &args, err) : TERN_OK;
+    return status == TERN_OK ? tern_cuda_launch_raw(context, launch, &args, err) : status;
 }
 
 const struct tern_backend tern_backend_cuda = {
@@ -377,8 +389,9 @@ const struct tern_backend tern_backend_cuda = {
     .copy = cuda_copy,
     .fill = cuda_fill,
     .module_load = cuda_module_load,
+    .module_function = cuda_module_function,
     .module_unload = cuda_module_unload,
-    .launch = cuda_launch,
+    .launch = tern_cuda_launch,
     .launch_behind = tern_cuda_launch_behind,
     .synchronize = cuda_synchronize,
 };

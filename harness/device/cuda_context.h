@@ -39,6 +39,8 @@ enum tern_status tern_cuda_check(const struct tern_cuda *cuda, CUresult result, 
 enum tern_status tern_cuda_launch_raw(struct tern_cuda *cuda, const struct tern_launch *launch, void *arguments,
                                       struct tern_error *err);
 
+/* A kernel with its prologue and struct tern_args, in the same way. `context` is a struct tern_cuda. */
+enum tern_status tern_cuda_launch(void *context, const struct tern_launch *launch, struct tern_error *err);
 /* launch_behind of the backend (cuda_late.c). */
 enum tern_status tern_cuda_launch_behind(void *context, const struct tern_launch *launch, const struct tern_late *late,
                                          size_t count, struct tern_error *err);

@@ -73,8 +73,7 @@ enum tern_status tern_cuda_capture(struct tern_cuda *cuda, tern_capture_body bod
 static enum tern_status launch_all(struct tern_cuda *cuda, void *user, size_t count, struct tern_error *err) {
     const struct tern_launch *launches = user;
     for (size_t i = 0; i < count; i++) {
-        struct tern_args args = launches[i].args;
-        enum tern_status status = tern_cuda_launch_raw(cuda, &launches[i], &args, err);
+        enum tern_status status = tern_cuda_launch(cuda, &launches[i], err);
         if (status != TERN_OK)
             return status;
     }

@@ -22,6 +22,7 @@ struct emu_module {
     void *handle;
     struct tern_emu_state *state;
     void (*entry)(struct tern_args);
+    struct emu_module *more; /* other entries of the same object */
 };
 
 static enum tern_status emu_open(int ordinal, void **context, struct tern_error *err) {
@@ -138,8 +139,23 @@ static void emu_module_unload(void *context, void *module) {
         if (m->state == NULL || !m->state->asan) {
             dlclose(m->handle);
         }
+        for (struct emu_module *more = m->more, *next; more != NULL; more = next) {
+            next = more->more;
+            free(more);
+        }
         free(m);
     }
+}
+
+static enum tern_status emu_module_function(void *context, void *module, const char *entry, void **function,
+                                            struct tern_error *err) {
+    (void)context;
+    struct emu_module *first = module, *m = tern_alloc_zero(1, sizeof *m);
+    *m = (struct emu_module){.handle = first->handle, .state = first->state, .more = first->more};
+    first->more = m;
+    *(void **)&m->entry = dlsym(m->handle, entry);
+    *function = m;
+    return m->entry != NULL ? TERN_OK : tern_error_set(err, TERN_FAILED, "no entry \"%s\" in the emulator object", entry);
 }
 
 static enum tern_status emu_module_load(void *context, const void *image, size_t bytes, const char *entry,
@@ -182,7 +198,7 @@ static void name_buffer(const struct emu_context *c, struct tern_error *err) {
 }
 
 /* Runs the whole grid before it returns, then compares the guard bytes of every buffer. */
-static enum tern_status emu_launch(void *context, const struct tern_launch *launch, struct tern_error *err) {
+static enum tern_status launch_one(void *context, const struct tern_launch *launch, struct tern_error *err) {
     struct emu_context *c = context;
     struct emu_module *m = launch->function;
     struct tern_emu_geometry geometry = {.block = launch->block,
@@ -216,6 +232,15 @@ static enum tern_status emu_launch(void *context, const struct tern_launch *laun
         }
     }
     return status;
+}
+
+static enum tern_status emu_launch(void *context, const struct tern_launch *launch, struct tern_error *err) {
+    const struct tern_launch prologue = {.function = launch->prologue,
+                                         .grid = {launch->prologue_grid, 1, 1},
+                                         .block = launch->prologue_block,
+                                         .args = launch->args};
+    enum tern_status status = launch->prologue != NULL ? launch_one(context, &prologue, err) : TERN_OK;
+    return status == TERN_OK ? launch_one(context, launch, err) : status;
 }
 
 /* The machine holds back what is late, cluster by cluster. */
@@ -261,6 +286,7 @@ const struct tern_backend tern_backend_emu = {
     .copy = emu_copy,
     .fill = emu_fill,
     .module_load = emu_module_load,
+    .module_function = emu_module_function,
     .module_unload = emu_module_unload,
     .launch = emu_launch,
     .launch_behind = emu_launch_behind,

@@ -39,6 +39,22 @@ static const char *fit(char *out, size_t size, const char *name, size_t width) {
     return out;
 }
 
+/* Said of each such winner: it computes with other weights than the format's. */
+static bool rounds_scales(const struct tern_result *row) {
+    return strstr(row->params, "ROUND_SCALES=1") != NULL;
+}
+
+/* A winner's name, cut to `width`, or "none". */
+static const char *show_winner(char *out, size_t size, const struct tern_result *row, size_t width) {
+    if (!row->template_name[0])
+        tern_str_copy(out, size, "none");
+    else if (rounds_scales(row))
+        tern_str_format(out, size, "%s*", fit((char[40]){0}, 40, row->template_name, width - 1));
+    else
+        fit(out, size, row->template_name, width);
+    return out;
+}
+
 /* Rows under one heading. Planned and measured ones never share it. */
 static bool same_block(const struct tern_result *a, const struct tern_result *b) {
     return a->planned == b->planned && !strcmp(a->gpu, b->gpu) && !strcmp(a->shapes, b->shapes) &&
@@ -46,11 +62,12 @@ static bool same_block(const struct tern_result *a, const struct tern_result *b)
 }
 
 /* The heading says once what holds for all its rows: model, format, GPU, and whether anything was measured. */
-static void print_heading(FILE *out, const struct tern_result *row) {
+static void print_heading(FILE *out, const struct tern_result *row, bool rounded) {
     fprintf(out, "%s  %s  on %s (%s)%s\n", row->shapes, row->format, row->gpu, row->arch, row->planned ? "  PLANNED" : "");
     if (strcmp(row->op, "linear-a16"))
-        fprintf(out, "%s: %s\n", row->op,
-                strcmp(row->op, "linear-bf16") ? "activations are quantised to 8 bits first" : "x and y in bfloat16");
+        fprintf(out, "%s: %s\n%s", row->op,
+                strcmp(row->op, "linear-bf16") ? "activations are quantised to 8 bits first" : "x and y in bfloat16",
+                rounded ? "*: group scales are rounded to 7 bits of the largest of their row\n" : "");
     if (row->planned) {
         fprintf(out, "Compiled and ranked without a GPU. Times are predictions; nothing was measured.\n");
         fprintf(out, "  %-10s %5s  %-22s %12s %9s %7s\n", "layer", "M", "first choice", "predicted us", "limit us",
@@ -66,16 +83,15 @@ static void print_planned(FILE *out, const struct tern_result *row) {
     char name[16], winner[32], us[24], limit[24], percent[24];
     double share = row->predicted_us > 0.0 ? 100.0 * row->limit_us / row->predicted_us : (double)NAN;
     fprintf(out, "  %-10s %5lld  %-22s %12s %9s %7s\n", fit(name, sizeof name, row->layer, NAME_WIDTH), (long long)row->m,
-            row->template_name[0] ? fit(winner, sizeof winner, row->template_name, CHOICE_WIDTH) : "none",
-            show_us(us, sizeof us, "~", row->predicted_us), show_us(limit, sizeof limit, "", row->limit_us),
-            show_scaled(percent, sizeof percent, "%", share));
+            show_winner(winner, sizeof winner, row, CHOICE_WIDTH), show_us(us, sizeof us, "~", row->predicted_us),
+            show_us(limit, sizeof limit, "", row->limit_us), show_scaled(percent, sizeof percent, "%", share));
 }
 
 static void print_measured(FILE *out, const struct tern_result *row) {
     char name[16], winner[32], us[24], baseline[24], speedup[24], sustained[24], percent[24];
     fprintf(out, "  %-10s %5lld  %-13s %8s %9s %8s %9s %7s\n", fit(name, sizeof name, row->layer, NAME_WIDTH),
-            (long long)row->m, row->template_name[0] ? fit(winner, sizeof winner, row->template_name, WINNER_WIDTH) : "none",
-            show_us(us, sizeof us, "", row->us), show_us(baseline, sizeof baseline, "", row->baseline_us),
+            (long long)row->m, show_winner(winner, sizeof winner, row, WINNER_WIDTH), show_us(us, sizeof us, "", row->us),
+            show_us(baseline, sizeof baseline, "", row->baseline_us),
             show_scaled(speedup, sizeof speedup, "x", row->speedup),
             show_scaled(sustained, sizeof sustained, "x", row->sustained_speedup),
             show_scaled(percent, sizeof percent, "%", row->pct_of_limit));
@@ -88,7 +104,10 @@ void tern_output_table(FILE *out, const struct tern_results *results) {
         if (!last || !same_block(last, row)) {
             if (last)
                 fputc('\n', out);
-            print_heading(out, row);
+            bool rounded = false;
+            for (size_t j = i; j < results->count && same_block(row, &results->rows[j]); j++)
+                rounded = rounded || rounds_scales(&results->rows[j]);
+            print_heading(out, row, rounded);
         } else if (strcmp(last->layer, row->layer)) {
             fputc('\n', out);
         }

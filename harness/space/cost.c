@@ -3,6 +3,8 @@
  * kernel's inside. */
 #include "space/cost.h"
 
+#include "core/result.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -39,11 +41,13 @@ double tern_cost_balance(const struct tern_gpu *gpu) {
     return gpu->f16_tflops * 1e3 / gpu->memory_gbs;
 }
 
-double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k) {
+double tern_cost_limit_us(const struct tern_gpu *gpu, enum tern_activation type, const struct tern_format *format, int64_t m,
+                          int64_t n, int64_t k) {
+    double peak_tops = type == TERN_INT8 ? gpu->s8_tops : gpu->f16_tflops;
     /* Weights only: x and y of the launch before may still lie in the L2, and a limit must not be passed. */
     double read_us = tern_gpu_read_us(gpu, tern_cost_bytes(format, 0, n, k));
     double flops = 2 * (double)m * (double)n * (double)k;
-    double math_us = gpu->f16_tflops > 0 ? flops / (gpu->f16_tflops * 1e6) : 0;
+    double math_us = peak_tops > 0 ? flops / (peak_tops * 1e6) : 0;
     return fmax(fmax(read_us, math_us), gpu->launch_us);
 }
 
@@ -147,7 +151,10 @@ static double math_us(const struct outlook *o, const struct tern_candidate *c, c
     const struct {
         const char *unit;
         double peak_tops, warps; /* resident warps that saturate the unit */
-    } units[] = {{"f32", o->gpu->f32_tflops, 16}, {"mma-f16", o->gpu->f16_tflops, 4}, {"mma-s8", o->gpu->s8_tops, 4}};
+    } units[] = {{"f32", o->gpu->f32_tflops, 16},
+                 {"mma-f16", o->gpu->f16_tflops, 4},
+                 {"mma-s8", o->gpu->s8_tops, 4},
+                 {"wgmma-s8", o->gpu->s8_tops, 4}};
     double peak = o->gpu->f16_tflops, needed = 4;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(units[i].unit, c->tmpl->unit) == 0) {
@@ -186,7 +193,7 @@ static double overhead_us(const struct outlook *o, const struct tern_geometry *g
 double tern_cost_predict_us(const struct tern_gpu *gpu, const struct tern_candidate *c,
                             const struct tern_problem_shape *problem, const struct tern_geometry *geometry,
                             const struct tern_resources *resources) {
-    double limit = tern_cost_limit_us(gpu, problem->format, problem->m, problem->n, problem->k);
+    double limit = tern_cost_limit_us(gpu, problem->type, problem->format, problem->m, problem->n, problem->k);
     int64_t per_sm = tern_cost_occupancy(gpu, geometry, resources);
     struct outlook o = {.gpu = gpu, .m = (double)problem->m, .n = (double)problem->n, .k = (double)problem->k};
     o.blocks = (double)geometry->grid[0] * (double)geometry->grid[1] * (double)geometry->grid[2];

@@ -6,9 +6,10 @@
 
 /* Bytes one launch must move at least: packed codes + scales + zeros, x once, y once. */
 double tern_cost_bytes(const struct tern_format *format, int64_t m, int64_t n, int64_t k);
-/* Limit of a problem in microseconds: max(cold read time of its weights, 2MNK / peak rate of f16 tensor cores, shortest
- * launch). */
-double tern_cost_limit_us(const struct tern_gpu *gpu, const struct tern_format *format, int64_t m, int64_t n, int64_t k);
+/* Limit of a problem in microseconds: max(cold read time of its weights, 2MNK / peak rate of the tensor cores for f16
+ * (bf16 is the same) or s8, shortest launch). */
+double tern_cost_limit_us(const struct tern_gpu *gpu, enum tern_activation type, const struct tern_format *format, int64_t m,
+                          int64_t n, int64_t k);
 
 /* True where arithmetic bounds the problem: 2MNK over its bytes is more than `balance`, the data sheet's f16 rate over its
  * bandwidth (tern_cost_balance, before ceilings replace the figures: no measurement may change the policy of a row). */

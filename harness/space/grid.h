@@ -45,6 +45,7 @@ bool tern_candidate_equal(const struct tern_candidate *a, const struct tern_cand
 struct tern_geometry {
     int64_t grid[3], block, cluster; /* cluster: CTAs along x, 1 for none */
     int64_t smem_bytes, workspace_bytes;
+    int64_t prologue_grid, prologue_block; /* 0 without a prologue */
 };
 /* Evaluates the launch expressions; errors name the expression. M = 0 gives grid 0. */
 enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const struct tern_problem_shape *problem,

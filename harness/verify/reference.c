@@ -7,6 +7,12 @@
  * subnormal: u = 2^-11, s = 2^-25 for binary16, 2^-8 and 2^-134 for bfloat16
  *                + 2^-23 (sqrt(K) * sum|x*w| + K/16 * |ref|)          accumulation in fp32
  *                + u * sum|x*w|                                       TERN_ROUNDED_WEIGHTS: each weight rounded to the type of x
+ *                + 2^-23 (2 + sqrt(K/32)) * sum|x*w|                  TERN_EXACT_SUMS: in the place of the accumulation
+ *
+ * Exact sums. x and W are integers (verify/quantise.h) and their s32 sums over a group of 32 k or more exact. At most K/32
+ * times such a sum is converted, scaled and added to the running sum, which rounds by 2^-24 of it, to nearest: independent
+ * signs grow with the root. The scales of the row and of the token are three more roundings, parts of a split K no more
+ * additions than groups. The error of quantising x is no part of it: ref is that of the quantised x.
  *
  * Accumulation. Products x * (q - z) are exact in fp32 (11 + 8 bits, 8 + 8 for bfloat16). Tensor cores add them 8 at a time and truncate each
  * time (Fasi, Higham, Mikaitis, Pranesh 2021), so K/8 steps each lose up to 2^-23 of the running sum, half of that on
@@ -36,6 +42,7 @@ static const struct {
 } output_types[TERN_ACTIVATION_COUNT] = {
     [TERN_F16] = {0x1p-11, 0x1p-25, 0x1.ffep15},
     [TERN_BF16] = {0x1p-8, 0x1p-134, 0x1.ffp127},
+    [TERN_INT8] = {0x1p-11, 0x1p-25, 0x1.ffep15}, /* y is binary16 */
 };
 
 struct tern_reference_job {
@@ -107,6 +114,16 @@ void tern_reference_compute(const struct tern_weights *weights, enum tern_activa
     free(wide);
 }
 
+void tern_reference_scale(int64_t n_rows, int64_t n_cols, const float *row_scales, const float *col_scales, double *ref,
+                          double *bound_scale) {
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t j = 0; j < n_cols; j++) {
+            double scale = (row_scales ? (double)row_scales[i] : 1.0) * (col_scales ? (double)col_scales[j] : 1.0);
+            ref[i * n_cols + j] *= scale;
+            bound_scale[i * n_cols + j] *= fabs(scale);
+        }
+}
+
 void tern_reference_bound(const struct tern_precision *precision, struct tern_bound *bound) {
     const double k = (double)precision->k;
     bound->rounding = output_types[precision->type].rounding;
@@ -116,6 +133,10 @@ void tern_reference_bound(const struct tern_precision *precision, struct tern_bo
     bound->of_scale = ldexp(sqrt(k), -23);
     if (precision->exactness == TERN_ROUNDED_WEIGHTS)
         bound->of_scale += bound->rounding;
+    if (precision->exactness == TERN_EXACT_SUMS) {
+        bound->of_ref = 0;
+        bound->of_scale = ldexp(2.0 + sqrt(k / 32.0), -23);
+    }
 }
 
 /* How far the fp32 sum may lie from ref, before the output is rounded. */

@@ -15,10 +15,16 @@ void tern_reference_compute(const struct tern_weights *weights, enum tern_activa
                             const int64_t *rows, int64_t n_rows, const int64_t *cols, int64_t n_cols, double *ref,
                             double *bound_scale);
 
+/* ref[i][j] and bound_scale[i][j] times row_scales[i] and col_scales[j] (NULL: 1), of integers that stood for x and for group
+ * scales (verify/quantise.h). */
+void tern_reference_scale(int64_t n_rows, int64_t n_cols, const float *row_scales, const float *col_scales, double *ref,
+                          double *bound_scale);
+
 /* How exactly a template computes. */
 enum tern_exactness {
-    TERN_EXACT_WEIGHTS,  /* scale applied in fp32: weights are exact */
-    TERN_ROUNDED_WEIGHTS /* (q - z) * scale rounded once to the type of x, as cuBLAS on dequantised weights has it */
+    TERN_EXACT_WEIGHTS,   /* scale applied in fp32: weights are exact */
+    TERN_ROUNDED_WEIGHTS, /* (q - z) * scale rounded once to the type of x, as cuBLAS on dequantised weights has it */
+    TERN_EXACT_SUMS /* integer x and weights: sums of 32 k and more are exact, fp32 rounds their scaling and addition */
 };
 
 /* What decides the bound: K, the type of x and y, how exact the weights are. */

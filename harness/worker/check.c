@@ -6,6 +6,7 @@
 #include "core/str.h"
 #include "verify/guard.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +32,30 @@ struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k) {
     return (struct tern_check_shape){m, 24, k};
 }
 
-enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate) {
+static bool is_one(const struct tern_candidate *candidate, const char *name) {
     const struct tern_template *t = candidate->tmpl;
     for (size_t i = 0; i < t->param_count; i++) {
-        if (strcmp(t->params[i].name, "ROUND_WEIGHTS") == 0 && candidate->values[i] == 1) {
-            return TERN_ROUNDED_WEIGHTS;
+        if (strcmp(t->params[i].name, name) == 0) {
+            return candidate->values[i] == 1;
         }
+    }
+    return false;
+}
+
+enum tern_arithmetic tern_check_arithmetic(const struct tern_candidate *candidate, enum tern_activation type) {
+    if (type != TERN_INT8) {
+        return TERN_ARITHMETIC_A16;
+    }
+    return is_one(candidate, "ROUND_SCALES") ? TERN_ARITHMETIC_A8_ROUNDED : TERN_ARITHMETIC_A8;
+}
+
+enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate) {
+    const struct tern_template *t = candidate->tmpl;
+    if (t->types[TERN_INT8]) {
+        return TERN_EXACT_SUMS;
+    }
+    if (is_one(candidate, "ROUND_WEIGHTS")) {
+        return TERN_ROUNDED_WEIGHTS;
     }
     return t->exact_weights ? TERN_EXACT_WEIGHTS : TERN_ROUNDED_WEIGHTS;
 }
@@ -47,7 +66,7 @@ struct check_run {
     struct tern_check_problem *p;
     const struct tern_candidate *candidate;
     struct tern_geometry geometry;
-    void *function;
+    void *function, *prologue;
     int64_t sms;
     enum tern_exactness exactness;
     struct tern_check_result *result;
@@ -87,7 +106,10 @@ static struct tern_launch make_launch(const struct check_run *run, const struct 
     struct tern_launch launch = {.function = run->function,
                                  .block = run->geometry.block,
                                  .cluster = run->geometry.cluster,
-                                 .smem_bytes = run->geometry.smem_bytes};
+                                 .smem_bytes = run->geometry.smem_bytes,
+                                 .prologue = run->prologue,
+                                 .prologue_grid = run->geometry.prologue_grid,
+                                 .prologue_block = run->geometry.prologue_block};
     memcpy(launch.grid, run->geometry.grid, sizeof launch.grid);
     launch.args = (struct tern_args){.x = check_buffer_data(x),
                                      .codes = check_buffer_data(&set->inputs[CHECK_CODES]),
@@ -211,17 +233,27 @@ static void judge_repeat(struct check_run *run) {
     }
 }
 
-/* y[i][j] is the single weight W[j][hot[i]], rounded once to the type of y: exact for every template. */
+/* Whether one is what y must be for a single weight: it, rounded once to the type of y. Of quantised x 1 times its scale of
+ * 1 / 127 is off by an ulp of binary32 at most, which may fall on the other side of a tie. */
+static bool reads_back(const struct check_run *run, double got, double weight) {
+    const enum tern_activation type = run->p->type;
+    if (run->exactness == TERN_EXACT_SUMS) {
+        const struct tern_precision precision = {32, type, run->exactness};
+        return fabs(got - weight) <= tern_reference_tolerance(weight, fabs(weight), &precision);
+    }
+    return got == tern_activation_to_double(type, tern_activation_from_double(type, weight));
+}
+
+/* y[i][j] is the single weight W[j][hot[i]], exact for every template. */
 static void judge_one_hot(struct check_run *run) {
     struct tern_check_problem *p = run->p;
     for (int64_t i = 0; i < p->shape.m; i++) {
         for (int64_t j = 0; j < p->shape.n; j++) {
-            double weight = tern_weights_value(&p->sets[0].weights, j, p->hot[i]);
-            double expected = tern_activation_to_double(p->type, tern_activation_from_double(p->type, weight));
+            double weight = check_weight(&p->sets[0], j, p->hot[i]);
             double got = tern_activation_to_double(p->type, p->got[i * p->shape.n + j]);
-            if (!(got == expected)) {
+            if (!reads_back(run, got, weight)) {
                 fail(run, TERN_OUTCOME_WRONG, "one-hot x reads weight W[%lld][%lld] as %.8g, expected %.8g", (long long)j,
-                     (long long)p->hot[i], got, expected);
+                     (long long)p->hot[i], got, weight);
                 return;
             }
         }
@@ -285,9 +317,11 @@ static void run_all(struct check_run *run) {
 }
 
 enum tern_status tern_check_run(struct tern_check_problem *p, const struct tern_candidate *candidate, void *function,
-                                int64_t sms, struct tern_check_result *result, struct tern_error *err) {
+                                void *prologue, int64_t sms, struct tern_check_result *result, struct tern_error *err) {
     *result = (struct tern_check_result){.outcome = TERN_OUTCOME_OK};
-    struct check_run run = {.p = p, .candidate = candidate, .function = function, .sms = sms, .result = result, .err = err};
+    struct check_run run = {.p = p, .candidate = candidate, .sms = sms, .result = result, .err = err};
+    run.function = function;
+    run.prologue = prologue;
     run.exactness = tern_check_exactness(candidate);
     struct tern_problem_shape shape = {
         .format = &p->format, .m = p->shape.m, .n = p->shape.n, .k = p->shape.k, .type = p->type};

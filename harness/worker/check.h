@@ -8,6 +8,7 @@
 #include "device/backend.h"
 #include "formats/layout.h"
 #include "space/grid.h"
+#include "verify/quantise.h"
 #include "verify/reference.h"
 
 #include <stdbool.h>
@@ -32,9 +33,9 @@ struct tern_check_problem; /* host data and device buffers of one (format, type 
  * element. The problem belongs to this context; free it before the context closes. */
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, enum tern_activation type,
-                                           const struct tern_layout *layout, const struct tern_check_shape *shape,
-                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
-                                           struct tern_error *err);
+                                           enum tern_arithmetic arithmetic, const struct tern_layout *layout,
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
+                                           struct tern_check_problem **problem, struct tern_error *err);
 void tern_check_problem_free(struct tern_check_problem *problem);
 
 struct tern_check_result {
@@ -49,10 +50,11 @@ struct tern_check_result {
 
 /* Runs the loaded candidate on the problem: random weights with NaN poison, again with other poison (bitwise equal), second
  * weights, then one-hot activations that read single weights back exactly. `function` comes from backend->module_load with
- * the candidate's entry and the shared memory of tern_candidate_geometry for this shape. sms: multiprocessors of the device.
+ * the candidate's entry and the shared memory of tern_candidate_geometry for this shape, `prologue` (NULL: none) from
+ * module_function. sms: multiprocessors of the device.
  * Everything that is the candidate's doing is an outcome; an error return means that the check itself could not be done. */
 enum tern_status tern_check_run(struct tern_check_problem *problem, const struct tern_candidate *candidate, void *function,
-                                int64_t sms, struct tern_check_result *result, struct tern_error *err);
+                                void *prologue, int64_t sms, struct tern_check_result *result, struct tern_error *err);
 
 /* A bench keeps the check problems of one (format, type of x and y, layout, seed) for every standard shape, made when first needed. */
 struct tern_check_bench;
@@ -77,7 +79,9 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
 /* The problem's M and K with few columns, so that a check stays cheap. */
 struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k);
 
-/* Whether the candidate's weights are exact or rounded once: the template's word, or ROUND_WEIGHTS=1. */
+/* What the candidate multiplies, of a problem of that type: ROUND_SCALES=1 rounds the scales of W as well. */
+enum tern_arithmetic tern_check_arithmetic(const struct tern_candidate *candidate, enum tern_activation type);
+/* Whether the candidate's weights are exact or rounded once: the template's word, or ROUND_WEIGHTS=1. Sums of int8 are exact. */
 enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate);
 
 #endif

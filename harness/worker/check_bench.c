@@ -12,8 +12,8 @@ struct tern_check_bench {
     enum tern_activation type;
     const struct tern_layout *layout;
     uint64_t seed;
-    struct tern_check_problem **problems; /* by shape; NULL until needed; the last is that of `own` */
-    struct tern_check_shape own;          /* shape of the last problem, see tern_check_candidate */
+    struct tern_check_problem **problems[TERN_ARITHMETICS]; /* by shape; NULL until needed; the last is that of `own` */
+    struct tern_check_shape own;                            /* shape of the last problem, see tern_check_candidate */
 };
 
 struct tern_check_bench *tern_check_bench_create(const struct tern_backend *backend, void *context,
@@ -22,7 +22,9 @@ struct tern_check_bench *tern_check_bench_create(const struct tern_backend *back
     struct tern_check_bench *bench = tern_alloc_zero(1, sizeof *bench);
     *bench = (struct tern_check_bench){
         .backend = backend, .context = context, .format = *format, .type = type, .layout = layout, .seed = seed};
-    bench->problems = tern_alloc_zero(tern_check_shape_count + 1, sizeof(struct tern_check_problem *));
+    for (int a = 0; a < TERN_ARITHMETICS; a++) {
+        bench->problems[a] = tern_alloc_zero(tern_check_shape_count + 1, sizeof(struct tern_check_problem *));
+    }
     return bench;
 }
 
@@ -30,10 +32,12 @@ void tern_check_bench_free(struct tern_check_bench *bench) {
     if (bench == NULL) {
         return;
     }
-    for (size_t i = 0; i <= tern_check_shape_count; i++) {
-        tern_check_problem_free(bench->problems[i]);
+    for (int a = 0; a < TERN_ARITHMETICS; a++) {
+        for (size_t i = 0; i <= tern_check_shape_count; i++) {
+            tern_check_problem_free(bench->problems[a][i]);
+        }
+        free(bench->problems[a]);
     }
-    free(bench->problems);
     free(bench);
 }
 
@@ -42,14 +46,16 @@ static const struct tern_check_shape *shape_at(const struct tern_check_bench *be
     return i < tern_check_shape_count ? &tern_check_shapes[i] : &bench->own;
 }
 
-static enum tern_status get_problem(struct tern_check_bench *bench, size_t shape, struct tern_check_problem **problem,
-                                    struct tern_error *err) {
+static enum tern_status get_problem(struct tern_check_bench *bench, const struct tern_candidate *candidate, size_t shape,
+                                    struct tern_check_problem **problem, struct tern_error *err) {
     enum tern_status status = TERN_OK;
-    if (bench->problems[shape] == NULL) {
-        status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type, bench->layout,
-                                           shape_at(bench, shape), bench->seed, NULL, &bench->problems[shape], err);
+    enum tern_arithmetic arithmetic = tern_check_arithmetic(candidate, bench->type);
+    struct tern_check_problem **place = &bench->problems[arithmetic][shape];
+    if (*place == NULL) {
+        status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type, arithmetic,
+                                           bench->layout, shape_at(bench, shape), bench->seed, NULL, place, err);
     }
-    *problem = bench->problems[shape];
+    *problem = *place;
     return status;
 }
 
@@ -89,8 +95,10 @@ static enum tern_status consider(const struct tern_check_bench *bench, const str
 /* The bench's own shape, its problem made anew when the shape changes. */
 static void set_own(struct tern_check_bench *bench, const struct tern_check_shape *own) {
     if (own->m != bench->own.m || own->n != bench->own.n || own->k != bench->own.k) {
-        tern_check_problem_free(bench->problems[tern_check_shape_count]);
-        bench->problems[tern_check_shape_count] = NULL;
+        for (int a = 0; a < TERN_ARITHMETICS; a++) {
+            tern_check_problem_free(bench->problems[a][tern_check_shape_count]);
+            bench->problems[a][tern_check_shape_count] = NULL;
+        }
         bench->own = *own;
     }
 }
@@ -133,17 +141,41 @@ static void collect(struct tern_check_result *total, const struct tern_check_res
     }
 }
 
-static enum tern_status check_shapes(struct tern_check_bench *bench, const struct tern_candidate *candidate, void *function,
-                                     int64_t sms, const size_t *chosen, size_t count, size_t take,
-                                     struct tern_check_result *result, int64_t *shapes, struct tern_error *err) {
+/* A candidate's module and the kernels in it; prologue NULL: none. */
+struct loaded {
+    void *module, *function, *prologue;
+};
+
+/* A refusal is the candidate's outcome: OK in *result tells that it is loaded. */
+static void load(const struct tern_check_bench *bench, const struct tern_candidate *candidate, const void *image,
+                 size_t image_bytes, int64_t smem_bytes, struct loaded *out, struct tern_check_result *result) {
+    const struct tern_backend *b = bench->backend;
+    struct tern_error err = {0};
+    *out = (struct loaded){0};
+    enum tern_status status = b->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, smem_bytes,
+                                             &out->module, &out->function, &err);
+    if (status == TERN_OK && candidate->tmpl->prologue[0] != '\0') {
+        status = b->module_function(bench->context, out->module, candidate->tmpl->prologue, &out->prologue, &err);
+    }
+    if (status != TERN_OK) {
+        b->module_unload(bench->context, out->module);
+        result->outcome = TERN_OUTCOME_RESOURCES;
+        tern_str_copy(result->detail, sizeof result->detail, err.text);
+    }
+}
+
+static enum tern_status check_shapes(struct tern_check_bench *bench, const struct tern_candidate *candidate,
+                                     const struct loaded *loaded, int64_t sms, const size_t *chosen, size_t count,
+                                     size_t take, struct tern_check_result *result, int64_t *shapes,
+                                     struct tern_error *err) {
     for (size_t i = 0; i < take && result->outcome == TERN_OUTCOME_OK; i++) {
         /* evenly over the list, the last one included, so that few shapes still cover small and large M */
         size_t shape = chosen[take == 1 ? count - 1 : i * (count - 1) / (take - 1)];
         struct tern_check_problem *problem;
         struct tern_check_result one;
-        enum tern_status status = get_problem(bench, shape, &problem, err);
+        enum tern_status status = get_problem(bench, candidate, shape, &problem, err);
         if (status == TERN_OK) {
-            status = tern_check_run(problem, candidate, function, sms, &one, err);
+            status = tern_check_run(problem, candidate, loaded->function, loaded->prologue, sms, &one, err);
         }
         if (status != TERN_OK) {
             return status;
@@ -167,16 +199,12 @@ enum tern_status tern_check_candidate(struct tern_check_bench *bench, const stru
         result->outcome = TERN_OUTCOME_INVALID;
         tern_str_copy(result->detail, sizeof result->detail, chosen.reason);
     } else if (status == TERN_OK) {
-        void *module, *function;
-        struct tern_error local = {0};
+        struct loaded loaded;
         size_t take = max_shapes == 0 || max_shapes > chosen.count ? chosen.count : max_shapes;
-        if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, chosen.smem_bytes,
-                                        &module, &function, &local) != TERN_OK) {
-            result->outcome = TERN_OUTCOME_RESOURCES;
-            tern_str_copy(result->detail, sizeof result->detail, local.text);
-        } else {
-            status = check_shapes(bench, candidate, function, sms, chosen.shapes, chosen.count, take, result, checked, err);
-            bench->backend->module_unload(bench->context, module);
+        load(bench, candidate, image, image_bytes, chosen.smem_bytes, &loaded, result);
+        if (result->outcome == TERN_OUTCOME_OK) {
+            status = check_shapes(bench, candidate, &loaded, sms, chosen.shapes, chosen.count, take, result, checked, err);
+            bench->backend->module_unload(bench->context, loaded.module);
         }
     }
     free(chosen.shapes);
@@ -187,16 +215,13 @@ enum tern_status tern_check_candidate(struct tern_check_bench *bench, const stru
 static enum tern_status check_once(struct tern_check_bench *bench, const struct tern_candidate *candidate, const void *image,
                                    size_t image_bytes, int64_t sms, struct tern_check_problem *problem, int64_t smem_bytes,
                                    struct tern_check_result *result, struct tern_error *err) {
-    void *module, *function;
-    struct tern_error local = {0};
-    if (bench->backend->module_load(bench->context, image, image_bytes, candidate->tmpl->entry, smem_bytes, &module,
-                                    &function, &local) != TERN_OK) {
-        result->outcome = TERN_OUTCOME_RESOURCES;
-        tern_str_copy(result->detail, sizeof result->detail, local.text);
+    struct loaded loaded;
+    load(bench, candidate, image, image_bytes, smem_bytes, &loaded, result);
+    if (result->outcome != TERN_OUTCOME_OK) {
         return TERN_OK;
     }
-    enum tern_status status = tern_check_run(problem, candidate, function, sms, result, err);
-    bench->backend->module_unload(bench->context, module);
+    enum tern_status status = tern_check_run(problem, candidate, loaded.function, loaded.prologue, sms, result, err);
+    bench->backend->module_unload(bench->context, loaded.module);
     return status;
 }
 
@@ -219,8 +244,9 @@ enum tern_status tern_check_real(struct tern_check_bench *bench, const struct te
     if (status != TERN_OK || !valid || tern_candidate_geometry(candidate, &shape, sms, &geometry, &local) != TERN_OK) {
         return status;
     }
-    status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type, bench->layout, &own,
-                                       bench->seed, weights, &problem, err);
+    status = tern_check_problem_create(bench->backend, bench->context, &bench->format, bench->type,
+                                       tern_check_arithmetic(candidate, bench->type), bench->layout, &own, bench->seed,
+                                       weights, &problem, err);
     if (status == TERN_OK) {
         status = check_once(bench, candidate, image, image_bytes, sms, problem, geometry.smem_bytes, result, err);
         *checked = true;

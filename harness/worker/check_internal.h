@@ -19,6 +19,7 @@ enum { CHECK_CODES, CHECK_SCALES, CHECK_ZEROS, CHECK_X, CHECK_BIAS, CHECK_INPUTS
 struct check_set {
     struct tern_weights weights;
     struct tern_packed packed;
+    float *units;              /* [N], of rounded scales; NULL: the weights' own scales are what counts */
     uint16_t *x;               /* [M][K] */
     uint16_t *bias;            /* [N] of the second set; the first has none */
     double *ref, *bound_scale; /* [M][N] */
@@ -30,6 +31,7 @@ struct tern_check_problem {
     void *context;
     struct tern_format format;
     enum tern_activation type; /* of x and y */
+    enum tern_arithmetic arithmetic;
     struct tern_check_shape shape;
     int64_t *rows, *cols; /* 0..M-1 and 0..N-1 */
     struct check_set sets[2];
@@ -56,6 +58,8 @@ enum tern_status check_buffer_read(struct tern_check_problem *p, const struct ch
                                    int64_t *offset, struct tern_error *err);
 /* Writes every input again: after a candidate damaged one. */
 enum tern_status check_problem_upload(struct tern_check_problem *p, struct tern_error *err);
+/* Value of one weight as the arithmetic has it. */
+double check_weight(const struct check_set *set, int64_t row, int64_t col);
 /* Host copy of input i of a set, and its name. */
 const void *check_input_data(const struct check_set *set, int input);
 extern const char *const check_input_names[CHECK_INPUTS];

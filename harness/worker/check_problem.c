@@ -103,6 +103,33 @@ const void *check_input_data(const struct check_set *set, int input) {
     return data[input];
 }
 
+double check_weight(const struct check_set *set, int64_t row, int64_t col) {
+    double value = tern_weights_value(&set->weights, row, col);
+    return set->units ? value * (double)set->units[row] : value;
+}
+
+/* Reference for every element, of what the arithmetic makes of weights and x. Rounded scales take the place of the weights' own,
+ * which are packed by now. */
+static void create_reference(const struct tern_check_problem *p, struct check_set *set) {
+    int64_t m = p->shape.m, n = p->shape.n, k = p->shape.k;
+    uint16_t *codes = NULL;
+    float *scales = NULL;
+    if (p->arithmetic != TERN_ARITHMETIC_A16) {
+        codes = tern_alloc((size_t)(m * k) * sizeof *codes);
+        scales = tern_alloc((size_t)m * sizeof *scales);
+        tern_quantise_activations(set->x, m, k, codes, scales);
+    }
+    if (p->arithmetic == TERN_ARITHMETIC_A8_ROUNDED) {
+        set->units = tern_alloc((size_t)n * sizeof *set->units);
+        tern_quantise_scales(&set->weights, set->weights.scales, set->units);
+    }
+    tern_reference_compute(&set->weights, p->type, codes != NULL ? codes : set->x, p->rows, m, p->cols, n, set->ref,
+                           set->bound_scale);
+    tern_reference_scale(m, n, scales, set->units, set->ref, set->bound_scale);
+    free(codes);
+    free(scales);
+}
+
 /* A bias for the set, and what it does to the reference: one more fp32 term. */
 static void add_bias(const struct tern_check_problem *p, struct check_set *set, uint64_t seed) {
     const int64_t m = p->shape.m, n = p->shape.n;
@@ -137,7 +164,7 @@ static enum tern_status create_set(struct tern_check_problem *p, struct check_se
     set->ref = tern_alloc((size_t)(m * n) * sizeof *set->ref);
     set->bound_scale = tern_alloc((size_t)(m * n) * sizeof *set->bound_scale);
     tern_activations_random(p->type, m, k, seed, set->x);
-    tern_reference_compute(&set->weights, p->type, set->x, p->rows, m, p->cols, n, set->ref, set->bound_scale);
+    create_reference(p, set);
     if (set == &p->sets[1])
         add_bias(p, set, seed);
     const int64_t bytes[CHECK_INPUTS] = {set->packed.code_bytes, set->packed.scale_bytes, set->packed.zero_bytes,
@@ -156,6 +183,7 @@ static void free_set(struct tern_check_problem *p, struct check_set *set) {
     }
     tern_weights_free(&set->weights);
     tern_packed_free(&set->packed);
+    free(set->units);
     free(set->x);
     free(set->bias);
     free(set->ref);
@@ -210,14 +238,15 @@ static int64_t *count_up(int64_t count) {
 
 enum tern_status tern_check_problem_create(const struct tern_backend *backend, void *context,
                                            const struct tern_format *format, enum tern_activation type,
-                                           const struct tern_layout *layout, const struct tern_check_shape *shape,
-                                           uint64_t seed, struct tern_weights *given, struct tern_check_problem **problem,
-                                           struct tern_error *err) {
+                                           enum tern_arithmetic arithmetic, const struct tern_layout *layout,
+                                           const struct tern_check_shape *shape, uint64_t seed, struct tern_weights *given,
+                                           struct tern_check_problem **problem, struct tern_error *err) {
     struct tern_check_problem *p = tern_alloc_zero(1, sizeof *p);
     p->backend = backend;
     p->context = context;
     p->format = *format;
     p->type = type;
+    p->arithmetic = arithmetic;
     p->shape = *shape;
     p->rows = count_up(shape->m);
     p->cols = count_up(shape->n);

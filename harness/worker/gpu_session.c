@@ -58,10 +58,10 @@ enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request,
 static void layer_free(struct gpu_session *s) {
     struct gpu_layer *l = &s->layer;
     for (size_t i = 0; i < GPU_INPUTS; i++) {
-        void *const buffers[] = {l->inputs[i].x, l->inputs[i].y_ref, l->inputs[i].bound_scale};
-        for (size_t j = 0; j < sizeof buffers / sizeof buffers[0]; j++)
-            if (buffers[j])
-                s->backend->release(s->context, buffers[j]);
+        if (l->inputs[i].x)
+            s->backend->release(s->context, l->inputs[i].x);
+        for (int a = 0; a < TERN_ARITHMETICS; a++)
+            gpu_reference_free(s, &l->inputs[i], (enum tern_arithmetic)a);
     }
     if (l->dense)
         s->backend->release(s->context, l->dense);
@@ -192,49 +192,6 @@ static enum tern_status upload_new(struct gpu_session *s, const void *from, size
     return status == TERN_OK ? s->backend->upload(s->context, *to, from, bytes, err) : status;
 }
 
-/* FP64 reference of all m_max rows of one input on the device. */
-static enum tern_status reference_of(struct gpu_session *s, struct gpu_input *input, struct tern_reference_args args,
-                                     struct tern_error *err) {
-    const size_t elements = (size_t)args.m * (size_t)args.n;
-    enum tern_status status = s->backend->alloc(s->context, elements * sizeof(double), &input->y_ref, err);
-    if (status == TERN_OK)
-        status = s->backend->alloc(s->context, elements * sizeof(float), &input->bound_scale, err);
-    args.x = input->x;
-    args.y_ref = input->y_ref;
-    args.bound_scale = input->bound_scale;
-    return status == TERN_OK ? tern_fixed_reference(s->fixed, &args, err) : status;
-}
-
-/* References of both inputs, from canonical weights: they share nothing with packing or decoders. */
-static enum tern_status make_references(struct gpu_session *s, struct tern_error *err) {
-    struct gpu_layer *l = &s->layer;
-    const struct tern_weights *w = &l->weights;
-    void *codes = NULL, *scales = NULL, *zeros = NULL;
-    enum tern_status status = upload_new(s, w->codes, (size_t)w->n * (size_t)w->k, &codes, err);
-    if (status == TERN_OK)
-        status = upload_new(s, w->scales, (size_t)w->groups * (size_t)w->n * 2, &scales, err);
-    if (status == TERN_OK && w->zeros)
-        status = upload_new(s, w->zeros, (size_t)w->groups * (size_t)w->n, &zeros, err);
-    const struct tern_reference_args args = {.codes = codes,
-                                             .scales = scales,
-                                             .zeros = zeros,
-                                             .m = l->m_max,
-                                             .n = w->n,
-                                             .k = w->k,
-                                             .group_size = tern_format_group_size(&w->format, w->k),
-                                             .zero = w->format.zero,
-                                             .bf16 = l->type == TERN_BF16};
-    for (size_t i = 0; i < GPU_INPUTS && status == TERN_OK; i++)
-        status = reference_of(s, &l->inputs[i], args, err);
-    if (status == TERN_OK)
-        status = s->backend->synchronize(s->context, err);
-    void *const temporary[] = {codes, scales, zeros};
-    for (size_t i = 0; i < 3; i++)
-        if (temporary[i])
-            s->backend->release(s->context, temporary[i]);
-    return status;
-}
-
 struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pack *pack, int64_t m, size_t copy) {
     const struct gpu_layer *l = &s->layer;
     char *at = (char *)pack->weights + (size_t)pack->stride * copy;
@@ -311,8 +268,6 @@ enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *reques
     if (status == TERN_OK)
         status = gpu_guarded_alloc(s, l->m_max * l->weights.n * 2, &l->y, err);
     if (status == TERN_OK)
-        status = make_references(s, err);
-    if (status == TERN_OK)
         status = make_dense(s, err);
     l->ready = status == TERN_OK;
     return status;
@@ -373,8 +328,12 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
         status = ensure_workspace(s, kernel->geometry.workspace_bytes, err);
     if (status == TERN_OK)
         status = load_module(s, tern_message_text(request, "cubin"), kernel, err);
+    if (status == TERN_OK && kernel->candidate.tmpl->prologue[0])
+        status = s->backend->module_function(s->context, kernel->module, kernel->candidate.tmpl->prologue, &kernel->prologue,
+                                             err);
+    kernel->arithmetic = tern_check_arithmetic(&kernel->candidate, s->layer.type);
     kernel->exactness = tern_check_exactness(&kernel->candidate);
-    return status;
+    return status == TERN_OK ? gpu_references(s, kernel->arithmetic, err) : status;
 }
 
 void gpu_kernel_unload(struct gpu_session *s, struct gpu_kernel *kernel) {
@@ -391,6 +350,9 @@ struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct g
                                 .cluster = g->cluster,
                                 .smem_bytes = g->smem_bytes,
                                 .dependent = kernel->candidate.dependent,
+                                .prologue = kernel->prologue,
+                                .prologue_grid = g->prologue_grid,
+                                .prologue_block = g->prologue_block,
                                 .args = gpu_layer_args(s, kernel->pack, m, copy)};
 }
 

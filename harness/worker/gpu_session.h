@@ -25,9 +25,10 @@ struct gpu_guarded {
     int64_t bytes, used; /* room; where the guard behind begins, -1 when the guards must be written anew */
 };
 
-/* One set of activations and what they must give, m_max rows each, on the device. */
+/* One set of activations and what they must give by each arithmetic (made when a candidate of it first comes), m_max rows each,
+ * on the device. */
 struct gpu_input {
-    void *x, *y_ref, *bound_scale;
+    void *x, *y_ref[TERN_ARITHMETICS], *bound_scale[TERN_ARITHMETICS];
 };
 
 /* Checksum of what candidates of one layout only read: all copies of the weights, and x of both sets up to row m. */
@@ -92,8 +93,9 @@ struct gpu_session {
 struct gpu_kernel {
     struct tern_candidate candidate;
     const struct gpu_pack *pack;
-    void *module, *function;
+    void *module, *function, *prologue; /* prologue NULL: none */
     struct tern_geometry geometry;
+    enum tern_arithmetic arithmetic;
     enum tern_exactness exactness; /* of the weights (verify/reference.h) */
 };
 
@@ -116,6 +118,9 @@ struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct g
 
 /* The layer's weights in a layout, packed and uploaded when first asked for. */
 enum tern_status gpu_pack(struct gpu_session *s, const char *layout, const struct gpu_pack **pack, struct tern_error *err);
+void gpu_reference_free(struct gpu_session *s, struct gpu_input *input, enum tern_arithmetic arithmetic);
+/* gpu_reference.c: the FP64 references of the layer's inputs by an arithmetic, computed when first asked for. */
+enum tern_status gpu_references(struct gpu_session *s, enum tern_arithmetic arithmetic, struct tern_error *err);
 /* Arguments of a launch on weight copy `copy`. */
 struct tern_args gpu_layer_args(const struct gpu_session *s, const struct gpu_pack *pack, int64_t m, size_t copy);
 

@@ -77,8 +77,9 @@ static enum tern_status judge(struct gpu_session *s, const struct gpu_kernel *ke
     const struct tern_precision precision = {l->weights.k, l->type, kernel->exactness};
     struct tern_mismatch miss;
     int64_t poisoned = 0;
-    enum tern_status status = tern_fixed_compare(s->fixed, l->y.at, l->inputs[input].y_ref, l->inputs[input].bound_scale, m,
-                                                 n, &precision, &miss, &poisoned, err);
+    enum tern_status status =
+        tern_fixed_compare(s->fixed, l->y.at, l->inputs[input].y_ref[kernel->arithmetic],
+                           l->inputs[input].bound_scale[kernel->arithmetic], m, n, &precision, &miss, &poisoned, err);
     if (status == TERN_OK && !(miss.checked == m * n && miss.count == 0))
         fail(v, TERN_OUTCOME_WRONG,
              "%s%lld of %lld differ (%lld unwritten), first at row %lld column %lld: got %g, expected %g +- %g", when,

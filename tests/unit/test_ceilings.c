@@ -65,7 +65,8 @@ static void limits_come_from_ceilings(void **state) {
     }
     struct tern_format format;
     assert_int_equal(tern_format_parse("ternary-g128", &format, NULL), TERN_OK);
-    assert_float_equal(tern_cost_limit_us(&gpu, &format, 4096, 4096, 4096), 2.0 * 4096 * 4096 * 4096 / 850e6, 1e-6);
+    assert_float_equal(tern_cost_limit_us(&gpu, TERN_F16, &format, 4096, 4096, 4096), 2.0 * 4096 * 4096 * 4096 / 850e6,
+                       1e-6);
 }
 
 static void a_faster_library_refutes_the_rate(void **state) {

@@ -117,6 +117,24 @@ static void missing_rows_fail(void **state) {
     tern_compare_free(&c), tern_results_free(&a), tern_results_free(&b);
 }
 
+/* Another op is another problem, whatever else agrees. */
+static void an_a8_row_is_no_a16_row(void **state) {
+    struct tern_result rows[2] = {fixture_row("ternary-g128", "o", 64, 64, 1, 128, 2.0, false)};
+    struct tern_results a = {rows, 1, 1}, b = {rows + 1, 1, 1};
+    struct tern_compare c;
+    (void)state;
+    rows[1] = rows[0];
+    tern_str_copy(rows[1].op, sizeof rows[1].op, "linear-a8");
+    compare(&a, &b, &c);
+    assert_int_equal(c.counts[TERN_COMPARE_MISSING], 1);
+    assert_int_equal(c.counts[TERN_COMPARE_NEW], 1);
+    assert_int_equal(tern_compare_judged(&c), 0);
+    tern_compare_free(&c);
+    compare(&b, &b, &c);
+    assert_int_equal(c.counts[TERN_COMPARE_SAME], 1);
+    tern_compare_free(&c);
+}
+
 static void printed_forms_agree(void **state) {
     struct tern_results a = {0}, b = {0};
     struct tern_compare c;
@@ -206,6 +224,7 @@ int main(void) {
         cmocka_unit_test(a_planted_slow_down_is_found),
         cmocka_unit_test(verdicts_follow_the_intervals),
         cmocka_unit_test(missing_rows_fail),
+        cmocka_unit_test(an_a8_row_is_no_a16_row),
         cmocka_unit_test(printed_forms_agree),
         cmocka_unit_test(csv_comes_back),
         cmocka_unit_test(older_csv_is_read),

@@ -215,9 +215,9 @@ static void activations_have_one_op_each(void **state) {
         assert_true(tern_activation_to_double(a, tern_activation_from_double(a, -1.5)) == -1.5);
     }
     enum tern_activation a;
-    assert_false(tern_activation_of_op("linear-a8", &a));
+    assert_false(tern_activation_of_op("linear-a4", &a));
     assert_int_equal(tern_activation_parse("fp16", &a, &err), TERN_USAGE);
-    assert_string_equal(err.text, "'fp16' is no type of activations: f16 or bf16");
+    assert_string_equal(err.text, "'fp16' is no type of activations: f16, bf16 or int8");
     assert_int_equal(tern_activation_from_double(TERN_BF16, 70000), 0x4789); /* no infinity, as in binary16 */
     assert_int_equal(tern_activation_from_double(TERN_F16, 70000), 0x7C00);
 }

@@ -75,26 +75,26 @@ static void test_bytes(void **state) {
 static void test_limit(void **state) {
     (void)state;
     struct tern_format f = format("ternary-g128");
-    double decode = tern_cost_limit_us(&H200, &f, 1, 37888, 3584);
+    double decode = tern_cost_limit_us(&H200, TERN_F16, &f, 1, 37888, 3584);
     assert_true(decode > 9 && decode < 11.5); /* 36 MB of cold reads */
     double flops = 2.0 * 4096 * 37888 * 3584;
-    assert_true(fabs(tern_cost_limit_us(&H200, &f, 4096, 37888, 3584) - flops / 622e6) < 1e-6 * flops / 622e6);
-    assert_true(tern_cost_limit_us(&T4, &f, 1, 8, 32) >= 1); /* never below the shortest launch */
+    assert_true(fabs(tern_cost_limit_us(&H200, TERN_F16, &f, 4096, 37888, 3584) - flops / 622e6) < 1e-6 * flops / 622e6);
+    assert_true(tern_cost_limit_us(&T4, TERN_F16, &f, 1, 8, 32) >= 1); /* never below the shortest launch */
     const int64_t ms[] = {1, 2, 7, 64, 1000, 8192}, ns[] = {8, 512, 4608, 151936}, ks[] = {32, 3584, 18944};
     for (size_t i = 0; i < 6 * 4 * 3; i++) { /* never below what the data sheet's ceilings allow */
         int64_t m = ms[i % 6], n = ns[i / 6 % 4], k = ks[i / 24];
-        double limit = tern_cost_limit_us(&T4, &f, m, n, k);
+        double limit = tern_cost_limit_us(&T4, TERN_F16, &f, m, n, k);
         assert_true(limit >= tern_cost_bytes(&f, 0, n, k) / (T4.memory_gbs * 1e3));
         assert_true(limit >= 2.0 * (double)m * (double)n * (double)k / (T4.f16_tflops * 1e6));
         assert_true(isfinite(limit));
-        assert_true(tern_cost_limit_us(&T4, &f, m + 1, n, k) >= limit);
-        assert_true(tern_cost_limit_us(&T4, &f, m, n + 8, k) >= limit);
-        assert_true(tern_cost_limit_us(&T4, &f, m, n, k + 128) >= limit);
+        assert_true(tern_cost_limit_us(&T4, TERN_F16, &f, m + 1, n, k) >= limit);
+        assert_true(tern_cost_limit_us(&T4, TERN_F16, &f, m, n + 8, k) >= limit);
+        assert_true(tern_cost_limit_us(&T4, TERN_F16, &f, m, n, k + 128) >= limit);
     }
 }
 
 static int64_t occupancy(const struct tern_gpu *gpu, int64_t block, int64_t smem, int64_t registers, int64_t static_smem) {
-    struct tern_geometry g = {{1, 1, 1}, block, 1, smem, 0};
+    struct tern_geometry g = {{1, 1, 1}, block, 1, smem, 0, 0, 0};
     struct tern_resources r = {registers, static_smem, 0};
     return tern_cost_occupancy(gpu, &g, &r);
 }
@@ -124,7 +124,7 @@ static double predict(const struct tern_gpu *gpu, int64_t m, int64_t blocks, int
     struct tern_format f = format("ternary-g128");
     struct tern_problem_shape p = {.format = &f, .m = m, .n = 37888, .k = 3584, .type = TERN_F16};
     struct tern_candidate c = {.tmpl = &MMA};
-    struct tern_geometry g = {{blocks, 1, 1}, block, 1, smem, 0};
+    struct tern_geometry g = {{blocks, 1, 1}, block, 1, smem, 0, 0, 0};
     struct tern_resources r = {registers, 0, spill};
     return tern_cost_predict_us(gpu, &c, &p, &g, &r);
 }
@@ -153,13 +153,13 @@ static void test_prefill_preferences(void **state) {
     t.param_count = 2;
     for (int64_t tile = 16; tile <= 128; tile *= 2) { /* larger tiles read less from L2 */
         struct tern_candidate c = {.tmpl = &t, .values = {tile, tile}};
-        struct tern_geometry g = {{37888 / tile, 2048 / tile, 1}, 256, 1, 65536, 0};
+        struct tern_geometry g = {{37888 / tile, 2048 / tile, 1}, 256, 1, 65536, 0, 0, 0};
         double us = tern_cost_predict_us(&H200, &c, &p, &g, &UNBUILT);
         assert_true(us < last);
         last = us;
     }
     struct tern_candidate fits = {.tmpl = &t, .values = {128, 128}}, wasteful = {.tmpl = &t, .values = {192, 128}};
-    struct tern_geometry g = {{296, 2, 1}, 256, 1, 65536, 0};
+    struct tern_geometry g = {{296, 2, 1}, 256, 1, 65536, 0, 0, 0};
     p.m = 256; /* 2 tiles of 128 fit, 2 of 192 are padded by half */
     assert_true(tern_cost_predict_us(&H200, &fits, &p, &g, &UNBUILT) <
                 tern_cost_predict_us(&H200, &wasteful, &p, &g, &UNBUILT));
@@ -196,14 +196,16 @@ static void test_finite_and_monotone(void **state) {
             32 * (1 + (int64_t)tern_random_below(&r, 32)),
             1,
             (int64_t)tern_random_below(&r, 250000),
-            (int64_t)tern_random_below(&r, 1 << 20)};
+            (int64_t)tern_random_below(&r, 1 << 20),
+            0,
+            0};
         struct tern_resources build = {(int64_t)tern_random_below(&r, 256), 0, (int64_t)tern_random_below(&r, 2) * 64};
         double us = tern_cost_predict_us(gpu, &c, &p, &g, &build);
         assert_true((tern_cost_occupancy(gpu, &g, &build) > 0) == (isfinite(us) != 0));
         if (!isfinite(us))
             continue;
         launched++;
-        assert_true(us >= tern_cost_limit_us(gpu, &f, p.m, p.n, p.k));
+        assert_true(us >= tern_cost_limit_us(gpu, TERN_F16, &f, p.m, p.n, p.k));
         p.m++;
         double more = tern_cost_predict_us(gpu, &c, &p, &g, &build);
         if (!(more >= us * (1 - 1e-12)))

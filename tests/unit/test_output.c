@@ -178,6 +178,34 @@ static void table_fits_and_names_the_state(void **state) {
     free(planned);
 }
 
+/* Rows of linear-a8 stand under a heading that says so; those that round scales are marked, and the mark is explained. */
+static void table_marks_rounded_scales(void **state) {
+    struct tern_results list = {0};
+    char *text = NULL;
+    size_t length = 0;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct tern_result row = row_of("ternary-g128", "a", 64, 64, 128 << i, 1.0);
+        tern_str_copy(row.op, sizeof row.op, i < 2 ? "linear-a8" : "linear-a16");
+        tern_str_copy(row.template_name, sizeof row.template_name, "thirteen_char");
+        tern_str_format(row.params, sizeof row.params, "BLOCK_M=128 ROUND_SCALES=%d", i);
+        tern_results_add(&list, &row);
+    }
+    for (int marked = 1; marked >= 0; marked--) {
+        FILE *out = open_memstream(&text, &length);
+        tern_output_table(out, &list);
+        fclose(out);
+        assert_int_equal(longest_line(text) <= 80, 1);
+        assert_non_null(strstr(text, "linear-a8: activations are quantised"));
+        assert_int_equal(strstr(text, "*: group scales are rounded to 7 bits") != NULL, marked);
+        assert_int_equal(strstr(text, "thirteen_c..*") != NULL, marked);
+        assert_non_null(strstr(text, "thirteen_char "));
+        free(text);
+        list.rows[1].params[0] = 0;
+    }
+    tern_results_free(&list);
+}
+
 static void csv_has_the_documented_columns(void **state) {
     struct tern_results list = {0};
     struct tern_str text = {0};
@@ -247,6 +275,7 @@ int main(void) {
         cmocka_unit_test(selection_takes_one_source),
         cmocka_unit_test(cublas_only_where_measured_faster),
         cmocka_unit_test(table_fits_and_names_the_state),
+        cmocka_unit_test(table_marks_rounded_scales),
         cmocka_unit_test(csv_has_the_documented_columns),
         cmocka_unit_test(json_keeps_keys_and_nulls),
     };

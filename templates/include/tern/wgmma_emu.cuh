@@ -15,6 +15,7 @@
 
 struct tern_emu_wgmma_op {
     int columns, sum, accumulate, bf16;
+    int integers; // s8 x s8 + s32 in the place of 16-bit types and f32
     unsigned a[4][4]; /* registers of the four lanes that hold this thread's two rows */
     unsigned long long descriptor, checksum;
     long long group;
@@ -71,7 +72,7 @@ static inline unsigned long long tern_emu_wgmma_checksum(unsigned long long desc
     return sum;
 }
 
-static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float *d, int count) {
+static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float *d, int count, int poison) {
     int slot = -1;
     for (int i = 0; i < TERN_EMU_WGMMA_SUMS; i++) {
         if (self->sums[i].pending > 0 && self->sums[i].home == d)
@@ -84,14 +85,14 @@ static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float 
     self->sums[slot].home = d;
     self->sums[slot].count = count;
     memcpy(self->sums[slot].value, d, (size_t)count * sizeof *d);
-    memset(d, 0xFF, (size_t)count * sizeof *d);
+    memset(d, poison, (size_t)count * sizeof *d);
     return slot;
 }
 
-// Queues d = a * b (+ d if accumulate): 64 x columns x 16. Bits 62 and 63 of the descriptor must ask for the 128-byte
+// Queues d = a * b (+ d if accumulate): 64 x columns x 16, with integers x 32; `d` is then the memory of integers. Bits 62 and 63 of the descriptor must ask for the 128-byte
 // swizzle.
 static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a, unsigned long long descriptor,
-                                        int accumulate, int bf16) {
+                                        int accumulate, int bf16, int integers = 0) {
     struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
     unsigned all[32][4];
     tern_emu_exchange(a, 4 * sizeof *a, all);
@@ -101,9 +102,10 @@ static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a
         tern_emu_fault("wgmma: the emulator knows the 128-byte swizzle only");
     struct tern_emu_wgmma_op *op = &self->ops[self->op_count++];
     op->columns = columns;
-    op->sum = tern_emu_wgmma_take(self, d, columns / 2);
+    op->sum = tern_emu_wgmma_take(self, d, columns / 2, integers ? 0x7F : 0xFF);
     op->accumulate = accumulate;
     op->bf16 = bf16;
+    op->integers = integers;
     op->descriptor = descriptor;
     op->group = self->group;
     op->checksum = tern_emu_lane() == 0 ? tern_emu_wgmma_checksum(descriptor, columns) : 0;
@@ -120,11 +122,31 @@ static inline float tern_emu_wgmma_element(const unsigned char *at, int bf16) {
     return tern_emu_wgmma_value(bits, bf16);
 }
 
-static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, const struct tern_emu_wgmma_op *op) {
-    struct tern_emu_wgmma_sum *sum = &self->sums[op->sum];
+// Element e of a row's 32 bytes of A, of the k that four lanes hold.
+static inline int tern_emu_wgmma_byte(const struct tern_emu_wgmma_op *op, int row, int k) {
+    return (signed char)(op->a[k % 16 / 4][row + 2 * (k / 16)] >> 8 * (k % 4));
+}
+
+static inline void tern_emu_wgmma_integers(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
+    for (int i = 0; i < 2 * (op->columns / 8); i++) {
+        signed char b[32];
+        for (int k = 0; k < 32; k++)
+            b[k] = (signed char)*(
+                tern_emu_wgmma_b(op->descriptor, 8 * (i / 2) + 2 * (tern_emu_lane() % 4) + i % 2, k / 2) + k % 2);
+        for (int row = 0; row < 2; row++) {
+            float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
+            int total = 0;
+            if (op->accumulate)
+                memcpy(&total, d, sizeof total);
+            for (int k = 0; k < 32; k++)
+                total = (int)((unsigned)total + (unsigned)(tern_emu_wgmma_byte(op, row, k) * b[k]));
+            memcpy(d, &total, sizeof total);
+        }
+    }
+}
+
+static inline void tern_emu_wgmma_halves(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
     float a[2][16];
-    if (tern_emu_lane() == 0 && op->checksum != tern_emu_wgmma_checksum(op->descriptor, op->columns))
-        tern_emu_fault("wgmma: shared memory of B changed while the product was in flight");
     for (int row = 0; row < 2; row++)
         for (int k = 0; k < 16; k++)
             a[row][k] =
@@ -143,6 +165,16 @@ static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, 
                 *d = (float)total;
             }
         }
+}
+
+static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, const struct tern_emu_wgmma_op *op) {
+    struct tern_emu_wgmma_sum *sum = &self->sums[op->sum];
+    if (tern_emu_lane() == 0 && op->checksum != tern_emu_wgmma_checksum(op->descriptor, op->columns))
+        tern_emu_fault("wgmma: shared memory of B changed while the product was in flight");
+    if (op->integers)
+        tern_emu_wgmma_integers(sum, op);
+    else
+        tern_emu_wgmma_halves(sum, op);
     if (--sum->pending == 0)
         memcpy(sum->home, sum->value, (size_t)sum->count * sizeof *sum->home);
 }

@@ -29,7 +29,10 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
     const unsigned char *unit = to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
     const long long n = 16LL * (tile - to.warp) + 8 * chunk, left = args.m - to.x_row;
     const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4);
-    const int rows = n < args.n ? (int)(left < 2 * COUNT ? left : 2 * COUNT) : 0;
+    const int first_row = 16 * to.warp + lane / 8;
+    const long long pitch = 4 * args.n; // of rows that a lane stores one after the other
+    const int rows = (n < args.n ? (int)(left < 2 * COUNT ? left : 2 * COUNT) : 0) - first_row; // from the lane's first on
+    unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + first_row) * args.n + n;
 #pragma unroll
     for (int first = 0; first < UNITS; first += PASS) {
         if (CLUSTER > 1 && first / OWN != to.rank)
@@ -38,12 +41,11 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
         for (int i = 0; i < PASS; i++)
             tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, bias, lane);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
-        const int row = 16 * (first + to.warp) + lane / 8;
-        unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
+        unsigned short *at = y + 4 * first * pitch;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (to.warp < PASS && row + 4 * i < rows)
-                tern_store_stream_16(y + 4 * i * args.n, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
+        for (int i = 0; i < 4; i++, at += pitch)
+            if (to.warp < PASS && 16 * first + 4 * i < rows)
+                tern_store_stream_16(at, tern_turn_get(unit, 4 * i + lane / 8, lane % 2));
         tern_block_sync(to.barrier, TERN_WARPGROUP);
     }
 }

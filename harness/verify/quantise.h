@@ -1,0 +1,26 @@
+/* What candidates do to their inputs before they multiply, as the host does it: the reference multiplies the same numbers. Shares no
+ * code with kernels. */
+#ifndef TERN_VERIFY_QUANTISE_H
+#define TERN_VERIFY_QUANTISE_H
+
+#include "formats/weights.h"
+
+#include <stdint.h>
+
+enum tern_arithmetic {
+    TERN_ARITHMETIC_A16,       /* x and W as they are */
+    TERN_ARITHMETIC_A8,        /* x rounded to int8, one scale a row */
+    TERN_ARITHMETIC_A8_ROUNDED /* and the group scales of W to 7 bits of the row's largest */
+};
+#define TERN_ARITHMETICS 3
+
+/* x [M][K] binary16 to codes (may be x itself) of -127 .. 127, as binary16 (exact), and a scale for each row: scale = max|x| / 127, code = x * (127 /
+ * max|x|), both quotients rounded to binary32, the product once to the nearest integer, ties to even. A row of zeros has
+ * scale 0, one with Inf or NaN scale NaN and codes 0. x is off by at most half a scale. */
+void tern_quantise_activations(const uint16_t *x, int64_t m, int64_t k, uint16_t *codes, float *scales);
+
+/* Group scales [groups][N] to integers of -127 .. 127, as binary16 (exact), in units of a 127th of the largest magnitude of their
+ * row of W, rounded in the same way: units[N]. A scale is off by at most half a unit. */
+void tern_quantise_scales(const struct tern_weights *weights, uint16_t *codes, float *units);
+
+#endif
