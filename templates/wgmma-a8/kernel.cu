@@ -21,6 +21,7 @@
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   ROUND_SCALES    1: see above, ternary weights in groups of a multiple of 128
+ *   BY_ADDING       1: sums of groups become floats by two additions, 0: by the conversion instruction
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Results do not depend on timing.
  * Bound by the s8 tensor cores; with exact groups by the conversion of their sums. */
@@ -302,7 +303,7 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
                 tern_wgmma_wait<0>();
 #pragma unroll
                 for (int b = 0; b < ACTIVE; b++)
-                    tern_wgmma_add_scaled(state.sum[b], state.part[b], scale[b]);
+                    tern_wgmma_add_scaled<BY_ADDING>(state.sum[b], state.part[b], scale[b]);
             }
         }
         released = stage;

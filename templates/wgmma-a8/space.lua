@@ -23,6 +23,9 @@ local function format_rule(p, problem)
     if p.ROUND_SCALES == 1 and (problem.family ~= "ternary" or problem.groups == 1 or problem.group % 128 ~= 0) then
         return "rounded scales are for ternary groups of a multiple of 128"
     end
+    if p.BY_ADDING == 1 and not scales_sums(p, problem) then
+        return "no sums of groups"
+    end
     if not scales_sums(p, problem) and problem.k > 131072 then
         return "s32 sums over all of K"
     end
@@ -57,7 +60,7 @@ local function ceil_div(a, b)
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 128, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, STREAM_K = 0, ROUND_SCALES = 0 }
+local default = { BLOCK_M = 128, CONSUMERS = 2, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, STREAM_K = 0, ROUND_SCALES = 0, BY_ADDING = 0 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -164,6 +167,7 @@ return {
         { name = "CLUSTER_K", values = { 1, 2, 4 }, default = default.CLUSTER_K, doc = "blocks of a cluster that split K" },
         { name = "STREAM_K", values = { 0, 1 }, default = default.STREAM_K, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
         { name = "ROUND_SCALES", values = { 0, 1 }, default = default.ROUND_SCALES, doc = "1: group scales of ternary weights are rounded to 7 bits of the largest of the row" },
+        { name = "BY_ADDING", values = { 0, 1 }, default = default.BY_ADDING, doc = "1: sums of groups become floats by two additions, not by a conversion" },
         { name = "STAGES", values = { 3, 4, 5, 6, 7, 8 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
     },
     valid = valid,

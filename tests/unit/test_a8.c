@@ -24,7 +24,7 @@ enum { M = 72, N = 256, K = 256, SMS = 4 };
 
 static const char *const params =
     "BLOCK_M=96 CONSUMERS=2 ROW_BLOCKS=1 CHUNK=1 GROUP_M=8 CLUSTER_K=1 STREAM_K=0 ROUND_SCALES=0 "
-    "STAGES=3";
+    "BY_ADDING=%d STAGES=3";
 
 struct fixture {
     struct tern_template *templates;
@@ -92,18 +92,19 @@ static void compile(const struct tern_candidate *c, const struct tern_format *fo
     tern_str_free(&log);
 }
 
-/* y of x and w by the prologue and the kernel; codes and scales of x by the host. */
-static void run(struct fixture *f) {
+/* y of x and w by the prologue and the kernel; by_adding: its parameter. Codes and scales of x by the host. */
+static void run(struct fixture *f, int by_adding) {
     struct tern_candidate c;
     struct tern_geometry g;
     struct tern_packed packed;
     struct tern_error err = {0};
     const struct tern_problem_shape shape = {.format = &f->w.format, .m = M, .n = N, .k = K, .type = TERN_INT8};
     const struct tern_backend *b = &tern_backend_emu;
-    char path[64], source[80];
+    char path[64], source[80], text[256];
     void *module = NULL;
     tern_str_format(path, sizeof path, "/tmp/tern-test-%ld-a8.so", (long)getpid());
-    assert_int_equal(tern_candidate_parse(find_template(f), params, &c, &err), TERN_OK);
+    tern_str_format(text, sizeof text, params, by_adding);
+    assert_int_equal(tern_candidate_parse(find_template(f), text, &c, &err), TERN_OK);
     assert_int_equal(tern_candidate_geometry(&c, &shape, SMS, &g, &err), TERN_OK);
     compile(&c, &f->w.format, path);
     assert_int_equal(tern_layout_pack(tern_layout_find(c.tmpl->layout), &f->w, &packed, &err), TERN_OK);
@@ -175,7 +176,7 @@ static void every_code_is_at_its_place(void **state) {
             f.x[5 * K + k] = tern_half_from_double(k == 9 ? 127 : k / 2.0 - 60); /* halves between integers: ties */
             f.x[6 * K + k] = (uint16_t)(k == 200 ? 0xFBFF : 0x2000 + 64 * k);    /* largest magnitude of all, negative */
         }
-        run(&f);
+        run(&f, i == 1);
         expect_sums(&f);
         assert_int_equal(f.y[5 * N + 125] & 0x7FFF, tern_half_from_double(2)); /* 2.5 */
         close_fixture(&f);
@@ -199,7 +200,7 @@ static void bitnet_sums_are_exact(void **state) {
                  : k == i ? tern_half_from_double(127)
                           : *x;
         }
-    run(&f);
+    run(&f, 0);
     int64_t seen = 0;
     for (int64_t i = 0; i < M; i += 2) {
         assert_true(f.scales[i] == 1.0f);
@@ -222,7 +223,7 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
     tern_activations_random(TERN_INT8, M, K, 24, f.x);
     for (int i = 0; i < 4; i++)
         f.x[(8 * i + 1) * K + 67 * i] = specials[i];
-    run(&f);
+    run(&f, 0);
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
             const bool spoilt = i % 8 == 1 && i<32, is_nan = (f.y[i * N + j] & 0x7FFF)> 0x7C00;
