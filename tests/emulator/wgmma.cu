@@ -1,7 +1,8 @@
 // Emulator tests of wgmma: the product, what a missing wait and a tile given back too early do, the transposition of codes;
-// of the sweep over output tiles, of their division along K, and of boxes copied by a tensor map.
+// the turning of x; of the sweep over output tiles, of their division along K, and of boxes copied by a tensor map.
 #include "tern/abi.h"
 #include "tern/memory.cuh"
+#include "tern/slice_turn.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
 #include "tern/tensor_copy.cuh"
@@ -188,4 +189,21 @@ extern "C" __global__ void wgmma_box(struct tern_args args) {
     tern_barrier_wait(barrier, 0);
     for (int id = threadIdx.x; id < 16 * 8; id += 32)
         memcpy((unsigned char *)args.y + 16 * id, shared + 128 * (id / 8) + 16 * (id % 8 ^ id / 8 % 8), 16);
+}
+
+// One warp turns a slice of 32 rows, which it takes from x, [32][128], and stores without the swizzle.
+extern "C" __global__ void wgmma_turn(struct tern_args args) {
+    TERN_SHARED_DYNAMIC(slice);
+    for (int id = threadIdx.x; id < 32 * 16; id += 32) {
+        const int row = id / 16, chunk = id % 16;
+        memcpy(slice + chunk / 8 * 4096 + 128 * row + 16 * (chunk % 8 ^ row % 8), (const unsigned char *)args.x + 16 * id,
+               16);
+    }
+    __syncwarp();
+    tern_slice_turn<32>(slice, (int)threadIdx.x);
+    __syncwarp();
+    for (int id = threadIdx.x; id < 32 * 16; id += 32) {
+        const int row = id / 16, chunk = id % 16;
+        memcpy((unsigned char *)args.y + 16 * id, slice + chunk / 8 * 4096 + 128 * row + 16 * (chunk % 8 ^ row % 8), 16);
+    }
 }

@@ -1,5 +1,5 @@
-/* Tests of the emulator's wgmma bodies: product, what a missing wait shows, faults, the transposition of codes; of the
- * division of work over blocks; and of boxes copied by a tensor map. */
+/* Tests of the emulator's wgmma bodies: product, what a missing wait shows, faults, the transposition of codes
+ * and that of x; of the division of work over blocks; and of boxes copied by a tensor map. */
 #include "emulator_fixture.h"
 
 #include "core/activation.h"
@@ -153,6 +153,23 @@ static void columns_and_lanes_trade_places(void **state) {
     }
 }
 
+/* k = 32 p + 8 t + 2 c + e of a row must lie where 32 p + 8 c + 2 t + e would: lane t of a quad owns its weights, and column c of
+ * the A fragment meets it. */
+static void slices_of_x_are_turned(void **state) {
+    (void)state;
+    static uint16_t x[32][128], y[32][128];
+    struct tern_error err = {0};
+    for (int i = 0; i < 32 * 128; i++)
+        (&x[0][0])[i] = (uint16_t)i;
+    struct emulator_case c = {
+        .entry = "wgmma_turn", .blocks = 1, .block = 32, .smem = sizeof x, .x = x, .x_bytes = sizeof x, .y_bytes = sizeof y};
+    if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    for (int row = 0; row < 32; row++)
+        for (int from = 0; from < 128; from++)
+            assert_int_equal(y[row][(from & ~30) | (from >> 3 & 3) << 1 | (from >> 1 & 3) << 3], x[row][from]);
+}
+
 /* Each row block of each tile of x is visited once, and equally many by all workers where there are few: shares and strips.
  */
 static void sweep_visits_all_once(void **state) {
@@ -274,11 +291,11 @@ static int close_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(product_is_the_plain_product),   cmocka_unit_test(bfloat16_is_a_plain_product_too),
-        cmocka_unit_test(sums_are_nan_until_the_wait),    cmocka_unit_test(misuse_is_a_fault),
-        cmocka_unit_test(columns_and_lanes_trade_places), cmocka_unit_test(sweep_visits_all_once),
-        cmocka_unit_test(stream_k_visits_all_once),       cmocka_unit_test(counts_start_from_anything),
-        cmocka_unit_test(boxes_are_swizzled_and_padded),
+        cmocka_unit_test(product_is_the_plain_product), cmocka_unit_test(bfloat16_is_a_plain_product_too),
+        cmocka_unit_test(sums_are_nan_until_the_wait),  cmocka_unit_test(misuse_is_a_fault),
+        cmocka_unit_test(slices_of_x_are_turned),       cmocka_unit_test(columns_and_lanes_trade_places),
+        cmocka_unit_test(sweep_visits_all_once),        cmocka_unit_test(stream_k_visits_all_once),
+        cmocka_unit_test(counts_start_from_anything),   cmocka_unit_test(boxes_are_swizzled_and_padded),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

@@ -43,4 +43,24 @@ __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT]
                 }
 }
 
+// The COUNT sums a thread of a warpgroup go to `slots` (COUNT * 512 bytes) in block `rank` of the cluster, and there, behind a
+// tern_cluster_sync, are added to those of the warpgroup that takes them.
+template <int COUNT>
+__device__ __forceinline__ void tern_half_give(const float (&sum)[COUNT], unsigned char *slots, int rank) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++)
+        tern_cluster_store_16(slots + 16 * (TERN_WARPGROUP * i + (int)threadIdx.x % TERN_WARPGROUP), rank, &sum[4 * i]);
+}
+template <int COUNT> __device__ __forceinline__ void tern_half_take(float (&sum)[COUNT], const unsigned char *slots) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++) {
+        const float4 more =
+            *reinterpret_cast<const float4 *>(slots + 16 * (TERN_WARPGROUP * i + (int)threadIdx.x % TERN_WARPGROUP));
+        sum[4 * i] += more.x;
+        sum[4 * i + 1] += more.y;
+        sum[4 * i + 2] += more.z;
+        sum[4 * i + 3] += more.w;
+    }
+}
+
 #endif

@@ -39,18 +39,18 @@ __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, ter
 }
 
 // The warp that has the copy engine bring slices k_begin .. k_end - 1 of 128 k, two boxes each, from row `row` of x on. One
-// announcement a slice; landed is not used.
-template <int STAGES, int BYTES>
+// announcement a slice, of barrier DONE: they are full, or landed where something is still to be done to them.
+template <int STAGES, int BYTES, tern_slice_barrier DONE = TERN_FULL>
 __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
                                                 int k_begin, int k_end, tern_ring &fill, int lane) {
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
-        void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL);
+        void *done = tern_slice_barrier_of(barriers, fill.stage, DONE);
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
         if (lane == 0) {
             unsigned char *to = ring + fill.stage * BYTES;
-            tern_barrier_arrive_expect(full, BYTES);
-            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, full);
-            tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, full);
+            tern_barrier_arrive_expect(done, BYTES);
+            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, done);
+            tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, done);
         }
         tern_ring_advance<STAGES>(fill);
     }

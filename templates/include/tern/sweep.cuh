@@ -15,13 +15,13 @@ struct tern_sweep {
     unsigned row_block, blocks, tile_m;    // the tile at hand: first row block, how many (1 or more), tile of x
 };
 
-// Worker `self` of `count`.
-template <int BLOCKS>
+// Worker `self` of `count`. SHARES: shares in any case, and tern_sweep_next with GROUP_M = 0.
+template <int BLOCKS, bool SHARES = false>
 __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned tiles_m, unsigned self, unsigned count) {
     const unsigned row_blocks = (unsigned)((n + 63) / 64), tiles_n = (row_blocks + BLOCKS - 1) / BLOCKS;
     const unsigned units = row_blocks * tiles_m;
     tern_sweep s = {self, tiles_n * tiles_m, count, row_blocks, tiles_n, tiles_m, 0, 0, 0};
-    if (units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles
+    if (SHARES || units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles
         s.step = 0;
         s.next = self * units / count; // below 2^32: a GPU holds a few hundred workers
         s.end = (self + 1) * units / count;
@@ -42,7 +42,7 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ void tern_sweep_go
 template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_next(tern_sweep &s) {
     if (s.next >= s.end)
         return false;
-    if (s.step == 0) { // what is left of the share in this tile of x, in equal parts
+    if (GROUP_M == 0 || s.step == 0) { // what is left of the share in this tile of x, in equal parts
         s.tile_m = s.next / s.row_blocks;
         s.row_block = s.next - s.tile_m * s.row_blocks;
         const unsigned share = s.end - s.next, rest = s.row_blocks - s.row_block, left = share < rest ? share : rest;
@@ -51,7 +51,7 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
         s.next += s.blocks;
         return true;
     }
-    tern_sweep_go<BLOCKS, GROUP_M>(s, s.next);
+    tern_sweep_go<BLOCKS, GROUP_M == 0 ? 1 : GROUP_M>(s, s.next);
     s.next += s.step;
     return true;
 }

@@ -1,0 +1,476 @@
+/* wgmma-turn: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 and large N on Hopper: quantised W, fp32 accumulation.
+ *
+ * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
+ * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N warpgroups multiply and one copies.
+ *
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. One warp brings weights by cp.async, one x by
+ * tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
+ * 16-byte loads. While one half of a k tile multiplies, the next is dequantised into a second set of registers.
+ *
+ * Parameters, constexpr ints in front of this file (space.lua has values and limits):
+ *   BLOCK_M         rows of x of a CTA, columns of the wgmma
+ *   WARPS_N         warpgroups side by side along N
+ *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
+ *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
+ *   PAIR            1: two CTAs of a cluster share an odd row block, half of K each; 0: whole row blocks
+ *   STAGES          k tiles in the ring
+ *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
+ *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
+ *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. x outside is read as zero. Sums are added in a fixed
+ * order: results do not depend on timing.
+ * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
+#include "tern/abi.h"
+#include "tern/cluster_sum.cuh"
+#include "tern/groups.cuh"
+#include "tern/memory.cuh"
+#include "tern/pair_share.cuh"
+#include "tern/part_sum.cuh"
+#include "tern/slice_ring.cuh"
+#include "tern/slice_turn.cuh"
+#include "tern/sweep.cuh"
+#include "tern/weight_copy.cuh"
+#include "tern/wgmma.cuh"
+#include "tern/wgmma_store.cuh"
+
+constexpr int CONSUMERS = TERN_WARPGROUP * WARPS_N, THREADS = CONSUMERS + TERN_WARPGROUP;
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a CTA has at most, */
+constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
+constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = PAIR ? 2 * BLOCKS - 1 : BLOCKS; /* of a tile of the sweep */
+constexpr bool GROUPED = GROUP > 0;
+typedef struct tern_groups<GROUP> groups;
+constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+/* k-steps of 16 that are dequantised and committed together; sums of a group want whole ones. As many sets of A registers as
+ * a k tile has chunks. */
+constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN_TILE_STEPS / CHUNK;
+
+/* Shared memory: [x ring][code ring][ring of scales and zeros][output slots][sums of half a row block][barriers]
+ * [tensor map]; bytes of one stage. */
+constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
+constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes, CODE_BYTES = CTA_TILES * TILE_BYTES;
+constexpr int TILE_SIDE = tern_side_copies<groups, HAS_ZEROS, CTA_TILES>::tile_bytes,
+              SIDE_BYTES = GROUPED ? CTA_TILES * TILE_SIDE : 0;
+constexpr int CODES_AT = STAGES * X_BYTES;
+constexpr int SIDE_AT = CODES_AT + STAGES * CODE_BYTES;
+constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES;
+constexpr int HALF_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+constexpr int BARRIERS_AT = HALF_AT + (PAIR ? 2 * BLOCK_M * TERN_WARPGROUP : 0);
+constexpr int MAP_AT =
+    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+/* fp32 sums of the other CTAs meet in the ring of x, which is idle then. */
+constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
+
+/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
+ * the others give. */
+constexpr int ENTRY_REGISTERS = 512 / (WARPS_N + 1) / 8 * 8;
+constexpr int PRODUCER_REGISTERS = 72;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPS_N + 1) - PRODUCER_REGISTERS) / WARPS_N / 8 * 8;
+constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+
+static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
+static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
+static_assert(CLUSTER_SUMS <= CODES_AT, "sums fit in the ring of x");
+
+enum { ALL_THREADS = 1, OUTPUT = 2 }; /* named barriers; OUTPUT one for each WARPS_N */
+
+/* ---- who works on what ---- */
+
+/* What a warp is and which k tiles its CTA has; the same for all tiles. */
+struct worker {
+    int lane, warp, n;      /* warp within its warpgroup, and place of that along N */
+    int row_tiles, k_tiles; /* of W */
+    int k_begin, k_end;     /* k tiles of the CTA */
+    int rank;               /* of the CTA in its cluster */
+};
+
+__device__ __forceinline__ worker find_worker(const tern_args &args) {
+    worker self;
+    self.lane = (int)threadIdx.x % 32;
+    self.warp = (int)threadIdx.x / 32 % 4;
+    self.n = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.row_tiles = (int)((args.n + 15) / 16);
+    self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    self.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
+    self.k_begin = PAIR ? 0 : self.rank * self.k_tiles / CLUSTER_K;
+    self.k_end = PAIR ? self.k_tiles : (self.rank + 1) * self.k_tiles / CLUSTER_K;
+    return self;
+}
+
+/* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
+__device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
+    return tern_sweep_start<TILE_BLOCKS, true>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER,
+                                               gridDim.x / CLUSTER);
+}
+__device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
+    return tern_sweep_next<TILE_BLOCKS, 0>(sweep);
+}
+
+typedef struct tern_share<PAIR, WARPS_N> share;
+__device__ __forceinline__ share find_share(const tern_sweep &sweep, const worker &self) {
+    return share::find(sweep, self.rank, self.k_tiles);
+}
+/* The warp's 16-row tile in row block b of its warpgroup. */
+__device__ __forceinline__ int own_tile(const share &mine, const worker &self, int b) {
+    return (mine.first + mine.place(self.n, b)) * 4 + self.warp;
+}
+
+__device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
+    return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
+}
+
+/* ---- producers: one warp for weights, three for x ---- */
+
+typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
+
+/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there. */
+__device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, const tern_sweep &sweep,
+                                             unsigned char *shared, tern_ring &fill) {
+    const share mine = find_share(sweep, self);
+    const int first = 4 * mine.first, in_w = self.row_tiles - first, tiles = 4 * mine.blocks < in_w ? 4 * mine.blocks : in_w;
+    const long long row_bytes = (long long)self.k_tiles * TILE_BYTES;
+    const unsigned char *codes = static_cast<const unsigned char *>(args.codes) + first * row_bytes;
+    const side_copies side = side_copies::find(args, first, self.lane);
+#pragma unroll 1
+    for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
+        const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
+        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
+        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + (long long)k_tile * TILE_BYTES,
+                                    row_bytes, begin, end, self.lane);
+        if (GROUPED)
+            side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+/* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
+enum role { WEIGHTS, X, TURN };
+template <role ROLE>
+__device__ __forceinline__ void produce(const tern_args &args, const worker &self, unsigned char *shared) {
+    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
+    if (ROLE == X)
+        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+    tern_ring fill = {0, 1};
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        if (ROLE == WEIGHTS)
+            copy_weights(args, self, sweep, shared, fill);
+        if (ROLE == X)
+            tern_slices_box<STAGES, X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M,
+                                                          self.k_begin, self.k_end, fill, self.lane);
+        if (ROLE == TURN)
+            tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
+                                              self.lane);
+        __syncwarp();
+        if (CLUSTER > 1) { /* the barriers of add_up */
+            tern_cluster_sync();
+            tern_cluster_sync();
+        }
+        if (CLUSTER_K > 1)
+            tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+}
+
+/* ---- consumers ---- */
+
+constexpr int SPANS = CHUNK * 16 > groups::scale_k ? CHUNK * 16 / groups::scale_k : 1; /* of a scale, in a chunk */
+
+/* Registers of a consumer thread. */
+struct consumer {
+    float sum[ROW_BLOCKS][BLOCK_M / 2];      /* fp32 result */
+    float part[BLOCK_M / 2];                 /* sum of one scale group, not yet scaled */
+    unsigned words[tern_codes<BITS>::words]; /* codes of a tile, loaded a chunk ahead of their use */
+    unsigned scales[SPANS], zeros[SPANS];    /* (row g, row g + 8) of the chunk; binary16, bytes */
+    tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
+    tern_ring ring;            /* stage that comes next */
+    int codes_at, side_at;     /* bytes of this lane's codes and scales in stage 0, row block 0, */
+    int codes_step, side_step; /* and from one row block to the next */
+};
+
+typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
+
+constexpr int BLOCK_CODES = WARPS_N * 4 * TILE_BYTES, BLOCK_SIDE = WARPS_N * 4 * TILE_SIDE;
+
+/* Loads what the decoding of the chunk of row block b from k-step `step` on needs. */
+__device__ __forceinline__ void load_chunk(consumer &state, const unsigned char *shared, int lane, int k_tile, int b,
+                                           int step) {
+    constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8; /* k-steps that 16 bytes of a lane last for */
+    const unsigned char *codes = shared + state.codes_at + state.ring.stage * CODE_BYTES + b * state.codes_step;
+#pragma unroll
+    for (int s = step; s < step + CHUNK; s++) {
+        if (s % STEPS_A_LOAD != 0)
+            continue;
+        const int load = s / STEPS_A_LOAD;
+        const uint4 words = tern_shared_load_16(codes + 512 * load);
+        state.words[4 * load] = words.x, state.words[4 * load + 1] = words.y;
+        state.words[4 * load + 2] = words.z, state.words[4 * load + 3] = words.w;
+        if (BITS == 3) {
+            const uint2 high = tern_shared_load_8(codes + 512 - 8 * lane);
+            state.words[BITS == 3 ? 4 : 0] = high.x, state.words[BITS == 3 ? 5 : 0] = high.y;
+        }
+    }
+    if (!GROUPED || step * 16 % groups::scale_k != 0)
+        return;
+    const unsigned char *side = shared + state.side_at + state.ring.stage * SIDE_BYTES + b * state.side_step;
+#pragma unroll
+    for (int span = 0; span < SPANS; span++) {
+        const int slot = groups::slot(k_tile, step / 2 + span * groups::scale_k / 32);
+        if (SCALE_WEIGHTS)
+            state.scales[span] = tern_shared_load_4(side + 32 * slot);
+        if (HAS_ZEROS)
+            state.zeros[span] = tern_shared_load_2(side + 32 * groups::in_tile + 16 * slot - 2 * (lane / 4));
+    }
+}
+
+/* A fragments of k-steps step .. step + CHUNK - 1 of row block b, from what load_chunk has loaded. */
+__device__ __forceinline__ void decode_chunk(consumer &state, int b, int step, fragments &a) {
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int span = u * 16 / groups::scale_k;
+        if (GROUPED && HAS_ZEROS && (step + u) * 16 % groups::scale_k == 0)
+            state.zero[0] = tern_zero_biases<BITS>(state.zeros[span] & 0xff, state.zeros[span] >> 8);
+        tern_dequant_tile<BITS, BF16>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
+        if constexpr (GROUPED && SCALE_WEIGHTS)
+            tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scales[span]), a[u]);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tern_wgmma_pin(a[u][i]);
+    }
+}
+
+/* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
+template <int COUNT>
+__device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int step, const fragments &a) {
+    tern_wgmma_fence();
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int s = step + u;
+        tern_wgmma<BLOCK_M, BF16>::multiply(sum, a[u],
+                                            tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2)),
+                                            !SCALE_SUMS || s * 16 % groups::scale_k != 0);
+    }
+    tern_wgmma_commit();
+}
+
+/* One lane arrives for its warp: the barrier orders the other lanes' reads before the next copy there. */
+__device__ __forceinline__ void release(unsigned char *shared, int stage, int lane) {
+    __syncwarp();
+    if (stage >= 0 && lane == 0)
+        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
+}
+
+__device__ __forceinline__ void await_stage(const consumer &state, unsigned char *shared) {
+    tern_barrier_wait(barrier_of(shared, state.ring.stage, TERN_FULL), state.ring.parity);
+}
+
+/* Start address of the slice in `stage`, known to be uniform. The last term is 0, which the compiler does not know: else it
+ * drops the broadcast and moves each descriptor alone. */
+__device__ __forceinline__ unsigned slice_start(const unsigned char *shared, int stage) {
+    return tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES) + (threadIdx.x >> 10));
+}
+
+/* `count` k tiles from k_tile on, of a tile of y in which the warpgroup has ACTIVE row blocks. While a chunk multiplies, the next
+ * one is dequantised and the one after it loaded, which may be of the next row block or k tile. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tile(const worker &self, consumer &state, unsigned char *shared, int k_tile,
+                                              int count) {
+    constexpr int UNITS = ACTIVE * CHUNKS;
+    fragments a[CHUNKS];
+    int released = -1; /* stage to give back when its last products are done */
+    await_stage(state, shared);
+    load_chunk(state, shared, self.lane, k_tile, 0, 0);
+    decode_chunk(state, 0, 0, a[0]);
+    load_chunk(state, shared, self.lane, k_tile, 0, CHUNK);
+    unsigned x = slice_start(shared, state.ring.stage), x_next = 0;
+    for (int i = 0; i < count; i++) {
+        const bool more = i + 1 < count;
+        const int stage = state.ring.stage;
+        const unsigned char *side = shared + state.side_at + stage * SIDE_BYTES;
+        unsigned scale = 0;
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+            const int b = u / CHUNKS, step = u % CHUNKS * CHUNK, next = u + 1, after = u + 2;
+            issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, step, a[u % CHUNKS]);
+            tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
+            if (u == CHUNKS - 2)           /* and so is the stage before */
+                release(shared, released, self.lane);
+            if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
+                scale = tern_shared_load_4(side + b * state.side_step + 32 * groups::slot(k_tile, step / 2));
+            if (next < UNITS || more)
+                decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
+            if (after == UNITS && more) {
+                tern_ring_advance<STAGES>(state.ring);
+                await_stage(state, shared);
+                x_next = slice_start(shared, state.ring.stage);
+            }
+            if (after < UNITS || more)
+                load_chunk(state, shared, self.lane, k_tile + after / UNITS, after / CHUNKS % ACTIVE,
+                           after % CHUNKS * CHUNK);
+            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
+                tern_wgmma_wait<0>();
+                tern_wgmma_add_scaled(state.sum[b], state.part, __half22float2(tern_as_half2(scale)));
+            }
+        }
+        released = stage;
+        x = x_next;
+        k_tile++;
+    }
+    tern_wgmma_wait<0>();
+#pragma unroll
+    for (int b = 0; b < ACTIVE; b++)
+        tern_wgmma_pin(state.sum[b]);
+    release(shared, released, self.lane);
+    tern_ring_advance<STAGES>(state.ring);
+}
+
+/* Gives back `count` stages without work for this warp. */
+__device__ __forceinline__ void skip_stages(const worker &self, consumer &state, unsigned char *shared, int count) {
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        await_stage(state, shared);
+        release(shared, state.ring.stage, self.lane);
+        tern_ring_advance<STAGES>(state.ring);
+    }
+}
+
+/* The form of multiply_tile for `active` row blocks, which may be none. */
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_active(const worker &self, consumer &state, unsigned char *shared, int k_tile,
+                                                int count, int active) {
+    if constexpr (ACTIVE > 0) {
+        if (active == ACTIVE)
+            multiply_tile<ACTIVE>(self, state, shared, k_tile, count);
+        else
+            multiply_active<ACTIVE - 1>(self, state, shared, k_tile, count, active);
+    } else {
+        skip_stages(self, state, shared, count);
+    }
+}
+
+/* Zero sums; zero points that do not change along K. */
+__device__ __forceinline__ void start_sums(const tern_args &args, const share &mine, const worker &self, consumer &state) {
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (!GROUPED || b == 0)
+            state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
+        if (!GROUPED && HAS_ZEROS && b < mine.own(self.n)) { /* one a row; rows past the end are never stored */
+            const int tile = own_tile(mine, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
+            const unsigned char *zeros =
+                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
+            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 2; i++)
+            state.sum[b][i] = 0.0f;
+    }
+    const int tile = mine.place(self.n, 0) * 4 + self.warp, back = PAIR && self.rank == 1 ? -1 : 1;
+    state.codes_at = tern_kept(CODES_AT + tile * TILE_BYTES + 16 * self.lane);
+    state.side_at = tern_kept(SIDE_AT + tile * TILE_SIDE + 4 * (self.lane / 4));
+    state.codes_step = back * BLOCK_CODES, state.side_step = back * BLOCK_SIDE;
+}
+
+/* ---- sums to y ---- */
+
+/* Adds up the shared row block of a pair: rank 1 gives its sums away. */
+__device__ __forceinline__ void add_half(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    const bool here = mine.has_half(self.n);
+    const int last = mine.own(self.n) - 1;
+    tern_cluster_sync(); /* the sums of the tile before have been read */
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+        if (here && self.rank == 1 && b == last)
+            tern_half_give(state.sum[b], shared + HALF_AT, 0);
+    tern_cluster_sync();
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+        if (here && self.rank == 0 && b == last)
+            tern_half_take(state.sum[b], shared + HALF_AT);
+}
+
+/* Adds over the cluster; then each CTA has the sums that it stores. */
+__device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    if (PAIR)
+        add_half(mine, self, state, shared);
+    if (CLUSTER_K > 1) {
+        tern_cluster_sum<CLUSTER_K, CONSUMERS>(state.sum, shared, self.rank);
+        tern_fence_async();
+        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+}
+
+/* Rounds and stores y. */
+__device__ __forceinline__ void store_sums(const tern_args &args, long long x_row, const share &mine, const worker &self,
+                                           consumer &state, unsigned char *shared) {
+    unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
+    const int stored = mine.own(self.n) - (self.rank == 1 && mine.has_half(self.n) ? 1 : 0);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        if (b >= stored)
+            break;
+        const int tile = own_tile(mine, self, b);
+        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
+        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
+    }
+}
+
+/* All k tiles. Where the warpgroup has the shared row block, one half of K comes without it. */
+__device__ __forceinline__ void multiply(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    const int active = mine.own(self.n), count = self.k_end - self.k_begin, split = mine.has_half(self.n) ? mine.half : 0;
+#pragma unroll 1
+    for (int segment = split > 0 ? 0 : 1; segment < 2; segment++) {
+        const int begin = segment * split, end = segment == 0 ? split : count;
+        const int without = split > 0 && segment != self.rank ? 1 : 0;
+        if (begin < end)
+            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + begin, end - begin,
+                                        active > without ? active - without : 0);
+    }
+}
+
+__device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared) {
+    const worker self = find_worker(args);
+    consumer state;
+    state.ring = {0, 0};
+    shared = tern_shared_kept(shared);
+    tern_sweep sweep = start_sweep(args);
+    while (next_tile(sweep)) {
+        const share mine = find_share(sweep, self);
+        start_sums(args, mine, self, state);
+        multiply(mine, self, state, shared);
+        add_up(mine, self, state, shared);
+        store_sums(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
+    }
+}
+
+__device__ __forceinline__ void start_barriers(unsigned char *shared) {
+#pragma unroll
+    for (int stage = 0; stage < STAGES; stage++) {
+        unsigned char *barriers = shared + BARRIERS_AT + stage * TERN_SLICE_BARRIERS;
+        tern_barriers_init(barriers + TERN_FULL, 1, 33); /* weights by each lane, x */
+        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N);
+        tern_barriers_init(barriers + TERN_LANDED, 1, 1);
+    }
+    tern_barriers_publish();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    tern_wgmma_start();
+    if (threadIdx.x >= CONSUMERS) {
+        if (threadIdx.x == CONSUMERS)
+            start_barriers(shared);
+        __syncthreads();
+        tern_registers_lower<PRODUCER_REGISTERS>();
+        const worker self = find_worker(args);
+        if (self.warp == 0)
+            produce<WEIGHTS>(args, self, shared);
+        else if (self.warp == 1)
+            produce<X>(args, self, shared);
+        else
+            produce<TURN>(args, self, shared);
+    } else {
+        __syncthreads();
+        tern_registers_raise<CONSUMER_REGISTERS>();
+        consume(args, shared);
+    }
+}
