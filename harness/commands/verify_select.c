@@ -212,7 +212,7 @@ enum tern_status tern_verify_select(struct verify *v, struct tern_error *err) {
                                 : v->options.db != NULL    ? "any format"
                                                            : "the standard formats",
                                 v->options.activations, v->options.gpu);
-        tern_error_hint(err, "`tune show templates` lists what each template serves");
+        tern_error_hint(err, "templates/NAME/space.lua says what a template serves");
     }
     return status;
 }

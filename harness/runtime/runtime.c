@@ -284,9 +284,19 @@ enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_laye
     status = find_workspace(rt, call, choice.workspace_bytes, &workspace, err);
     if (status)
         return status;
-    const struct tern_args args = {call->x,       layer->codes,      layer->scales, layer->zeros, layer->bias,
-                                   call->y,       workspace,         call->m,       layer->n,     layer->k,
-                                   layer->groups, layer->group_size, rt->table.sms};
+    const struct tern_args args = {.x = call->x,
+                                   .codes = layer->codes,
+                                   .scales = layer->scales,
+                                   .zeros = layer->zeros,
+                                   .bias = layer->bias,
+                                   .y = call->y,
+                                   .workspace = workspace,
+                                   .m = call->m,
+                                   .n = layer->n,
+                                   .k = layer->k,
+                                   .groups = layer->groups,
+                                   .group_size = layer->group_size,
+                                   .multiprocessors = rt->table.sms};
     /* `kernel` is the first member of its row. */
     const struct tern_kernel_ *row = (const struct tern_kernel_ *)(const void *)choice.kernel;
     const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream,

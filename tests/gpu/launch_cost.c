@@ -66,9 +66,18 @@ static void load(void) {
 static void time_overhead(struct tern_rt *rt, const struct tern_rt_layer *layer, const struct tern_rt_call *call,
                           CUfunction function, CUstream stream) {
     const struct tern_choice c = tern_rt_choice(rt, layer, call->m);
-    struct tern_args args = {call->x,  layer->codes,    layer->scales,     layer->zeros,
-                             call->y,  call->workspace, call->m,           layer->n,
-                             layer->k, layer->groups,   layer->group_size, tern_rt_table(rt, NULL)->sms};
+    struct tern_args args = {.x = call->x,
+                             .codes = layer->codes,
+                             .scales = layer->scales,
+                             .zeros = layer->zeros,
+                             .y = call->y,
+                             .workspace = call->workspace,
+                             .m = call->m,
+                             .n = layer->n,
+                             .k = layer->k,
+                             .groups = layer->groups,
+                             .group_size = layer->group_size,
+                             .multiprocessors = tern_rt_table(rt, NULL)->sms};
     CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
     cluster.value.clusterDim.x = (unsigned)c.cluster, cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
     CUlaunchConfig config = {(unsigned)c.grid[0],
