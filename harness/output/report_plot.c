@@ -59,6 +59,20 @@ static struct plot plan(const struct report_model *model, const char *script, co
     return plot;
 }
 
+/* Layers that the series has rows of: a panel of none cannot be drawn. Row names are compared as files and gnuplot have them. */
+static void join_layers_of(const struct report_model *model, const char *series, char *out, size_t size) {
+    struct tern_strs layers = {0};
+    for (size_t i = 0; i < model->count; i++) {
+        char own[64], layer[64];
+        report_series(&model->rows[i], own, sizeof own);
+        report_safe_name(model->rows[i].layer, layer, sizeof layer);
+        if (!strcmp(own, series))
+            report_add_once(&layers, layer);
+    }
+    join(&layers, out, size);
+    tern_strs_free(&layers);
+}
+
 /* One picture a format: four lines a panel are as many as can be told apart. */
 static enum tern_status draw_latency(struct report *report, size_t index, const char *gnuplot, struct tern_error *err) {
     const struct report_model *model = &report->models[index];
@@ -73,6 +87,7 @@ static enum tern_status draw_latency(struct report *report, size_t index, const 
         tern_str_format(plot.file, sizeof plot.file, "%s-latency-%s", model->name, safe);
         tern_str_format(plot.title, sizeof plot.title, "Latency of %s layers over batch size", model->series.items[s]);
         tern_str_copy(plot.extra[0], sizeof plot.extra[0], model->series.items[s]);
+        join_layers_of(model, model->series.items[s], plot.extra[1], sizeof plot.extra[1]);
         status = draw(report, index, gnuplot, &plot, err);
     }
     return status;

@@ -36,6 +36,13 @@ if command -v gnuplot >/dev/null; then
     check "and the pictures" sh -c "for p in \$(grep -oE '\\([^)]+\\.png\\)' '$work/m/report.md' | tr -d '()'); do [ -s '$work/m/'\$p ] || exit 1; done"
     check "the weights' size" grep -q "FP16 weights: 13.05 GB" "$work/m/report.md"
     check "measured pictures do not claim predictions" sh -c "! grep -l PREDICTED '$work'/m/*.svg"
+    cp "$work/measured.db" "$work/part.db"
+    python3 -Ic 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("DELETE FROM winner WHERE layer IN (?, ?) AND problem IN (SELECT id FROM problem WHERE format = ?)", ("qkv", "o", "gptq4-g128"))
+db.commit()' "$work/part.db"
+    check "report where a format has some of the layers" exits 0 index.html "$tune" report --gpu h200 --shapes qwen7b --db "$work/part.db" -o "$work/part"
+    check "its latency has panels of those alone" sh -c "! grep -q '>qkv' '$work/part/qwen7b-latency-gptq4-g128.svg' && grep -q gate_up '$work/part/qwen7b-latency-gptq4-g128.svg'"
     check "report of planned rows, the GPU by itself" exits 0 index.html "$tune" report --db "$work/planned.db" -o "$work/p"
     for picture in model limit roofline latency-ternary-g128; do
         check "planned $picture says so" grep -q PREDICTED "$work/p/qwen7b-$picture.svg"
