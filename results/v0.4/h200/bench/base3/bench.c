@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLDER     "results/v0.3/h200/bench/base3/"
+#define FOLDER     "results/v0.4/h200/bench/base3/"
 #define SAMPLES    31
 #define MAX_COPIES 256
 #define COLD_BYTES (2.5 * 60 * 1048576)
