@@ -43,14 +43,21 @@ struct attempt {
 };
 
 static void hear_neighbour(struct screening *s, size_t number, const struct run_problem *other) {
+    const struct run_entry *best = NULL;
     for (size_t i = 0; i < other->entry_count; i++) {
         const struct run_entry *e = &other->entries[i];
         if (e->outcome != TERN_OUTCOME_OK || !(e->screen_us > 0))
             continue;
+        if (!best || e->screen_us < best->screen_us)
+            best = e;
         const struct tern_candidate *c = &s->run->builds[e->build].candidate;
         for (size_t j = 0; j < s->count; j++)
             if (tern_candidate_equal(&s->run->builds[s->p->entries[s->entry[j]].build].candidate, c))
                 tern_search_neighbour(s->search, number, j, e->screen_us, e->predicted_us);
+    }
+    if (best) {
+        const struct tern_candidate *c = &s->run->builds[best->build].candidate;
+        tern_search_twin(s->search, (size_t)(c->tmpl - s->run->templates), c->values);
     }
 }
 

@@ -36,9 +36,9 @@ struct point {
     struct tern_search_point p;
     double steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
     double centred;                       /* ln of the prediction, less the mean of all */
-    bool asked, told;
-    double *solved;        /* L^-1 k of this point against the evidence, one number each piece of it */
-    double variance, mean; /* of r, given the evidence */
+    bool asked, told, twin;               /* twin: of a neighbour's winner */
+    double *solved;                       /* L^-1 k of this point against the evidence, one number each piece of it */
+    double variance, mean;                /* of r, given the evidence */
 };
 
 /* One measurement: of a point of this problem, or of its twin on a neighbouring one. */
@@ -269,6 +269,24 @@ void tern_search_neighbour(struct tern_search *s, size_t problem, size_t index, 
         learn(s, index, problem + 1, log(us / predicted_us));
 }
 
+void tern_search_twin(struct tern_search *s, size_t family, const int64_t *winner) {
+    struct point *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        size_t differ = 0;
+        for (size_t v = 0; v < p->p.value_count; v++)
+            differ += p->p.values[v] != winner[v];
+        if (p->p.family != family || differ > least ||
+            (nearest && differ == least && p->p.predicted_us >= nearest->p.predicted_us))
+            continue;
+        nearest = p;
+        least = differ;
+    }
+    if (nearest)
+        nearest->twin = true;
+}
+
 static bool ask(struct tern_search *s, struct point *p, size_t *index) {
     p->asked = true;
     s->asked++;
@@ -301,8 +319,8 @@ static struct point *must_be_asked(const struct tern_search *s) {
     struct point *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct point *p = &s->points[i];
-        bool open = p->p.must_ask && !p->asked && !p->told;
-        if (open && isfinite(s->best_us) && lower_bound(s, p, SURE_SDS) > log(s->best_us))
+        bool open = (p->p.must_ask || p->twin) && !p->asked && !p->told;
+        if (open && !p->twin && isfinite(s->best_us) && lower_bound(s, p, SURE_SDS) > log(s->best_us))
             open = false;
         if (open && (!best || lower_bound(s, p, 0) < lower_bound(s, best, 0)))
             best = p;

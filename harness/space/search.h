@@ -49,6 +49,10 @@ void tern_search_close(struct tern_search *s);
  * the model had predicted `predicted_us`. */
 void tern_search_neighbour(struct tern_search *s, size_t problem, size_t index, double us, double predicted_us);
 
+/* Before the first question: `winner` are the values of a neighbouring problem's best candidate, of `family`. A race asks for the
+ * candidate that is most like it, whatever else it has learned: what won next door may be other than all that was tried here. */
+void tern_search_twin(struct tern_search *s, size_t family, const int64_t *winner);
+
 /* Chooses the next candidate and counts it as asked; several may be asked before the first is told. False: nothing is left, or
  * the strategy has seen enough. */
 bool tern_search_next(struct tern_search *s, size_t *index);

@@ -196,6 +196,40 @@ static void neighbours_are_heard(void **state) {
     tern_search_close(s);
 }
 
+/* What won next door is tried, or what is most like it, however bad it looks by then. */
+static void a_neighbours_winner_has_its_twin_tried(void **state) {
+    static struct world w;
+    bool asked[COUNT] = {false};
+    size_t index, bad = COUNT; /* the slowest that a race of its own does not ask for */
+    (void)state;
+    make(&w, 7);
+    struct tern_search *s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+    while (tern_search_next(s, &index)) {
+        asked[index] = true;
+        tern_search_tell(s, index, w.us[index]);
+    }
+    tern_search_close(s);
+    for (size_t i = 0; i < COUNT; i++)
+        if (!asked[i] && (bad == COUNT || w.us[i] > w.us[bad]))
+            bad = i;
+    assert_true(bad < COUNT);
+    const struct tern_search_point *p = &w.points[bad];
+    const int64_t like[3] = {p->values[0], 999, p->values[2]}; /* nobody has it; one of SIDE is most like it */
+    for (int exact = 0; exact < 2; exact++) {
+        size_t twins = 0, likes = 0;
+        s = tern_search_open(TERN_STRATEGY_RACE, w.points, COUNT, 0, 1);
+        tern_search_twin(s, p->family, exact ? p->values : like);
+        while (tern_search_next(s, &index)) {
+            const struct tern_search_point *q = &w.points[index];
+            twins += index == bad;
+            likes += q->family == p->family && q->values[0] == like[0] && q->values[2] == like[2];
+            tern_search_tell(s, index, w.us[index]);
+        }
+        assert_true(exact ? twins == 1 : likes > 0);
+        tern_search_close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_go_both_ways),
@@ -206,6 +240,7 @@ int main(void) {
         cmocka_unit_test(defaults_have_their_say),
         cmocka_unit_test(failures_are_no_times),
         cmocka_unit_test(neighbours_are_heard),
+        cmocka_unit_test(a_neighbours_winner_has_its_twin_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
