@@ -1,4 +1,4 @@
-# Bars: time of all linear layers of a model, FP16 against each format, one panel a batch size.
+# Bars: time of all tuned linear layers of a model, FP16 against each format, one panel a batch size.
 # Arguments: terminal, output, data file, title, caption, formats, batch sizes.
 TERMINAL = ARG1; OUTPUT = ARG2; DATA = ARG3; TITLE = ARG4; CAPTION = ARG5; SERIES = ARG6; SIZES = ARG7
 HERE = ARG0[1:strlen(ARG0) - strlen("model.gp")]
@@ -43,7 +43,7 @@ do for [I = 1:COUNT] {
     # Room for the text at the end of the longest bar.
     SCALE = BAR_max < 0.1 ? 1000.0 : 1.0
     UNIT = BAR_max < 0.1 ? " µs" : " ms"
-    set xlabel UNIT[2:*] . " for all linear layers" offset 0,0.5
+    set xlabel UNIT[2:*] . " for all tuned layers" offset 0,0.5
     set xrange [0:SCALE * BAR_max * 1.95]
     set xtics step(SCALE * BAR_max / 2.0)
     if (PREDICTED) { set style fill transparent solid 0.3 border } else { set style fill solid 1.0 noborder }

@@ -76,6 +76,7 @@ static void free_report(struct report *report) {
         tern_strs_free(&report->models[i].series);
         tern_strs_free(&report->models[i].layers);
         tern_strs_free(&report->models[i].model_m);
+        tern_strs_free(&report->models[i].barred);
         tern_strs_free(&report->models[i].space);
     }
     free(report->models);

@@ -133,7 +133,7 @@ static struct total total_of(const struct report_model *model, const char *serie
 }
 
 /* Bars of one M: FP16 first, then each format that was tuned for every layer. False if there is none. */
-static bool add_bars(const struct report_model *model, int64_t m, struct tern_str *out) {
+static bool add_bars(struct report_model *model, int64_t m, struct tern_str *out) {
     struct tern_str bars = {0};
     double baseline = NAN;
     size_t y = 1;
@@ -144,6 +144,7 @@ static bool add_bars(const struct report_model *model, int64_t m, struct tern_st
             continue;
         if (isfinite(total.baseline_ms))
             baseline = total.baseline_ms;
+        report_add_once(&model->barred, model->series.items[s]);
         tern_str_printf(&bars, "%lld\t%zu\t%zu\t%s", (long long)m, y++, s + 1, model->series.items[s]);
         add_number(&bars, total.ms);
         add_number(&bars, total.limit_ms);

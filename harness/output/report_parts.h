@@ -15,7 +15,8 @@ struct report_model {
     bool planned;                 /* any row is: the pictures say so */
     struct tern_strs series;      /* formats (with the op where it is not linear-a16), in row order */
     struct tern_strs layers;      /* in row order */
-    struct tern_strs model_m;     /* M values of the bar chart, at most four */
+    struct tern_strs model_m;     /* M values of the bar chart, at most four, */
+    struct tern_strs barred;      /* and its series: those that were tuned for every layer at one of them */
     struct tern_strs space;       /* series that have a tuning space to show: trials of one of their problems */
     bool has_speedup, has_totals; /* something for the heat map, for the bar chart */
     bool has_sustained, has_search;
@@ -51,7 +52,7 @@ void report_add_once(struct tern_strs *list, const char *text);
 /* Letters, digits, '.', '-' and '_' only. */
 void report_safe_name(const char *name, char *out, size_t size);
 
-/* Writes data/NAME.tsv, data/NAME-heatmap.tsv and data/NAME-model.tsv; fills model_m and the has_ fields. */
+/* Writes data/NAME.tsv, data/NAME-heatmap.tsv and data/NAME-model.tsv; fills model_m, barred and the has_ fields. */
 enum tern_status report_write_data(const char *dir, struct report_model *model, struct tern_error *err);
 
 /* data/NAME-space.tsv: the trials of one problem of each series, the one that was tried most; fills model->space. Writes nothing

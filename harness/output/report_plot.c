@@ -95,9 +95,10 @@ static enum tern_status draw_latency(struct report *report, size_t index, const 
 
 static enum tern_status draw_totals(struct report *report, size_t index, const char *gnuplot, struct tern_error *err) {
     const struct report_model *model = &report->models[index];
-    struct plot plot = plan(model, "model.gp", "-model", "Time of all linear layers of the model",
+    struct plot plot = plan(model, "model.gp", "-model", "Time of all tuned linear layers of the model",
                             "Sum over the layers, each times its number in the model. The mark in a bar is the limit: what "
                             "the GPU could do at best.");
+    join(&model->barred, plot.extra[0], sizeof plot.extra[0]);
     join(&model->model_m, plot.extra[1], sizeof plot.extra[1]);
     return model->has_totals ? draw(report, index, gnuplot, &plot, err) : TERN_OK;
 }

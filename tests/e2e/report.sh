@@ -42,6 +42,7 @@ db = sqlite3.connect(sys.argv[1])
 db.execute("DELETE FROM winner WHERE layer IN (?, ?) AND problem IN (SELECT id FROM problem WHERE format = ?)", ("qkv", "o", "gptq4-g128"))
 db.commit()' "$work/part.db"
     check "report where a format has some of the layers" exits 0 index.html "$tune" report --gpu h200 --shapes qwen7b --db "$work/part.db" -o "$work/part"
+    check "its bars are those of whole models alone" sh -c "grep -q ternary-g128 '$work/part/qwen7b-model.svg' && ! grep -q gptq4 '$work/part/qwen7b-model.svg'"
     check "its latency has panels of those alone" sh -c "! grep -q '>qkv' '$work/part/qwen7b-latency-gptq4-g128.svg' && grep -q gate_up '$work/part/qwen7b-latency-gptq4-g128.svg'"
     check "report of planned rows, the GPU by itself" exits 0 index.html "$tune" report --db "$work/planned.db" -o "$work/p"
     for picture in model limit roofline latency-ternary-g128; do
