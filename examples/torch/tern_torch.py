@@ -53,6 +53,8 @@ class _Choice(ctypes.Structure):
         ("cluster", ctypes.c_int64),
         ("smem_bytes", ctypes.c_int64),
         ("workspace_bytes", ctypes.c_int64),
+        ("prologue_grid", ctypes.c_int64),
+        ("prologue_block", ctypes.c_int64),
         ("use_cublas", ctypes.c_int),
         ("use_dequant", ctypes.c_int),
         ("match", ctypes.c_int),

@@ -89,19 +89,6 @@ void tern_dispatch_leave_out_others(struct tern_results *rows) {
     rows->count = kept;
 }
 
-void tern_dispatch_leave_out_a8(struct tern_results *rows) {
-    size_t kept = 0;
-    for (size_t i = 0; i < rows->count; i++)
-        if (strcmp(rows->rows[i].op, tern_activation_op(TERN_INT8)) != 0)
-            rows->rows[kept++] = rows->rows[i];
-    if (kept < rows->count)
-        tern_log_warn(
-            "run `tune --activations f16` for a table of these layers, or launch both kernels yourself (docs/kernels/a8.md)",
-            "%zu of %zu winners are left out of the table: linear-a8 launches two kernels, an entry holds one",
-            rows->count - kept, rows->count);
-    rows->count = kept;
-}
-
 enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char *shapes, struct tern_results *rows,
                                     struct tern_error *err) {
     struct tern_store *store = NULL;
@@ -156,9 +143,15 @@ enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern
     const struct {
         const char *text;
         struct tern_str *into;
-    } parts[] = {{row->grid[0], &out->grid[0]}, {row->grid[1], &out->grid[1]}, {row->grid[2], &out->grid[2]},
-                 {row->block, &out->block},     {row->smem, &out->smem},       {row->workspace, &out->workspace},
-                 {row->cluster, &out->cluster}};
+    } parts[] = {{row->grid[0], &out->grid[0]},
+                 {row->grid[1], &out->grid[1]},
+                 {row->grid[2], &out->grid[2]},
+                 {row->block, &out->block},
+                 {row->smem, &out->smem},
+                 {row->workspace, &out->workspace},
+                 {row->cluster, &out->cluster},
+                 {row->prologue_grid, &out->prologue_grid},
+                 {row->prologue_block, &out->prologue_block}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++)
         status = print_one(parts[i].text, &b, parts[i].into, err);
     if (status)
@@ -211,10 +204,15 @@ enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m
     const struct {
         const char *text;
         int64_t absent, *into;
-    } parts[] = {{row->grid[0], 1, &out->grid[0]}, {row->grid[1], 1, &out->grid[1]},
-                 {row->grid[2], 1, &out->grid[2]}, {row->block, 1, &out->block},
-                 {row->smem, 0, &out->smem_bytes}, {row->workspace, 0, &out->workspace_bytes},
-                 {row->cluster, 1, &out->cluster}};
+    } parts[] = {{row->grid[0], 1, &out->grid[0]},
+                 {row->grid[1], 1, &out->grid[1]},
+                 {row->grid[2], 1, &out->grid[2]},
+                 {row->block, 1, &out->block},
+                 {row->smem, 0, &out->smem_bytes},
+                 {row->workspace, 0, &out->workspace_bytes},
+                 {row->cluster, 1, &out->cluster},
+                 {row->prologue_grid, 0, &out->prologue_grid},
+                 {row->prologue_block, 0, &out->prologue_block}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && !status; i++)
         status = eval_one(parts[i].text, &b, parts[i].absent, parts[i].into, err);
     if (status)
@@ -229,6 +227,9 @@ bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struc
     const struct tern_dispatch_limits *device = limits;
     struct tern_dispatch_geometry g;
     if (tern_dispatch_geometry(row, problem->m, problem->n, problem->k, device->sms, &g, NULL))
+        return false;
+    if (row->prologue[0] &&
+        !(g.prologue_grid > 0 && g.prologue_grid <= INT32_MAX && g.prologue_block > 0 && g.prologue_block <= 1024))
         return false;
     return g.grid[0] > 0 && g.grid[0] <= INT32_MAX && g.grid[1] > 0 && g.grid[1] <= 65535 && g.grid[2] > 0 &&
            g.grid[2] <= 65535 && g.block > 0 && g.block <= 1024 && g.cluster > 0 && g.grid[0] % g.cluster == 0 &&

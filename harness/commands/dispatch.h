@@ -17,15 +17,12 @@ enum tern_status tern_dispatch_rows(const char *db, const char *gpu, const char 
  * weights and of plain launches they would answer the same questions twice, and are left out. */
 void tern_dispatch_leave_out_others(struct tern_results *rows);
 
-/* Exported tables hold kernels of one launch; those of linear-a8 have a second one in front (docs/kernels/a8.md). Leaves their rows out, with
- * a warning. The array stays the caller's. */
-void tern_dispatch_leave_out_a8(struct tern_results *rows);
-
 /* A row's launch expressions as C text; free with tern_export_launch_free, also after an error. */
 enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern_export_launch *out, struct tern_error *err);
 
 struct tern_dispatch_geometry {
     int64_t grid[3], block, cluster, smem_bytes, workspace_bytes;
+    int64_t prologue_grid, prologue_block; /* 0 without a prologue */
 };
 /* A row's launch for a problem that need not be the row's own. */
 enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m, int64_t n, int64_t k, int64_t sms,

@@ -102,16 +102,10 @@ static void free_texts(struct texts *texts) {
 enum tern_status tern_command_export_header(const char *db, const char *dir, const struct tern_results *rows,
                                             const struct tern_gpu *gpu, struct tern_error *err) {
     const struct tern_export_options o = {.db = db, .max_slowdown = 1.0};
-    struct tern_export_source source = {.gpu = *gpu}; /* the GPU stays the caller's */
+    struct tern_export_source source = {.gpu = *gpu, .rows = *rows}; /* both stay the caller's */
     struct tern_export_file file = {"tern_dispatch.h", {0}};
     struct texts texts = {0};
-    enum tern_status status = TERN_OK;
-    for (size_t i = 0; i < rows->count; i++)
-        tern_results_add(&source.rows, &rows->rows[i]);
-    tern_dispatch_leave_out_a8(&source.rows);
-    if (source.rows.count == 0)
-        goto out;
-    status = tern_export_source_prepare(&o, &source, err);
+    enum tern_status status = tern_export_source_prepare(&o, &source, err);
     if (!status)
         status = read_texts(&texts, err);
     if (!status) {
@@ -120,9 +114,7 @@ enum tern_status tern_command_export_header(const char *db, const char *dir, con
         tern_export_header(&input, &file.text);
         status = tern_export_write(dir, &file, 1, err);
     }
-out:
     tern_export_source_release(&source);
-    tern_results_free(&source.rows);
     tern_str_free(&file.text);
     free_texts(&texts);
     return status;

@@ -73,8 +73,6 @@ enum tern_status tern_export_source_load(const struct tern_export_options *o, co
     if (!status && !o->shapes)
         tern_dispatch_leave_out_others(&source->rows);
     if (!status)
-        tern_dispatch_leave_out_a8(&source->rows);
-    if (!status)
         status = tern_export_check(&source->rows, o->allow_planned, err);
     if (!status)
         status = tern_export_check_fresh(&source->rows, err);

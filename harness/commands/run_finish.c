@@ -37,6 +37,9 @@ void tern_run_result(const struct run *run, const struct run_problem *p, const s
     tern_str_copy(row->smem, sizeof row->smem, t->smem);
     tern_str_copy(row->workspace, sizeof row->workspace, t->workspace);
     tern_str_copy(row->cluster, sizeof row->cluster, t->cluster);
+    tern_str_copy(row->prologue, sizeof row->prologue, t->prologue);
+    tern_str_copy(row->prologue_grid, sizeof row->prologue_grid, t->prologue_grid);
+    tern_str_copy(row->prologue_block, sizeof row->prologue_block, t->prologue_block);
     tern_str_copy(row->build_key, sizeof row->build_key, build->row.key);
     tern_str_copy(row->cubin_hash, sizeof row->cubin_hash, build->row.cubin_hash);
     tern_str_copy(row->template_hash, sizeof row->template_hash, t->hash);

@@ -93,12 +93,13 @@ static void print_text(const struct answer *a) {
     printf("use cublas %s\n", a->use_cublas ? "yes" : "no");
     if (!row)
         return;
-    if (strcmp(row->op, tern_activation_op(TERN_INT8)) == 0)
-        printf("op         %s: the template's prologue is launched first (docs/kernels/a8.md)\n", row->op);
     printf("template   %s\nparams     %s\nlayout     %s\nentry      %s\ncubin      %s\n", a->kernel->template_name,
            a->kernel->params, a->kernel->layout, a->kernel->entry, a->kernel->cubin_hash);
     printf("grid       %lld %lld %lld\nblock      %lld\ncluster    %lld\n", (long long)g->grid[0], (long long)g->grid[1],
            (long long)g->grid[2], (long long)g->block, (long long)g->cluster);
+    if (a->kernel->prologue[0])
+        printf("prologue   %s, grid %lld, block %lld: launched first\n", a->kernel->prologue, (long long)g->prologue_grid,
+               (long long)g->prologue_block);
     printf("smem       %lld bytes\nworkspace  %lld bytes\n", (long long)g->smem_bytes, (long long)g->workspace_bytes);
     printf("tuned at   %s M=%lld N=%lld K=%lld: ", row->layer, (long long)row->m, (long long)row->n, (long long)row->k);
     if (row->planned)
@@ -125,6 +126,10 @@ static void print_json(const struct answer *a) {
                            (json_int_t)g->grid[0], (json_int_t)g->grid[1], (json_int_t)g->grid[2], "block",
                            (json_int_t)g->block, "cluster", (json_int_t)g->cluster, "smem_bytes", (json_int_t)g->smem_bytes,
                            "workspace_bytes", (json_int_t)g->workspace_bytes);
+        if (k->prologue[0])
+            json_object_set_new(kernel, "prologue",
+                                json_pack("{s:s,s:I,s:I}", "entry", k->prologue, "grid", (json_int_t)g->prologue_grid,
+                                          "block", (json_int_t)g->prologue_block));
         tuned = json_pack("{s:s,s:I,s:I,s:I,s:b,s:o,s:o}", "layer", row->layer, "m", (json_int_t)row->m, "n",
                           (json_int_t)row->n, "k", (json_int_t)row->k, "planned", row->planned, "us", number(row->us),
                           "predicted_us", number(row->predicted_us));

@@ -87,6 +87,10 @@ bool tern_is_dependent(const char *params) {
            (length == word || params[length - word - 1] == ' ');
 }
 
+bool tern_rounds_scales(const char *params) {
+    return strstr(params, "ROUND_SCALES=1") != NULL;
+}
+
 const char *tern_conditions(const char *name) {
     const char *end = name + strcspn(name, "@");
     const char *const words[] = {strstr(name, TERN_DEPENDENT_POLICY), strstr(name, TERN_DEPENDENT_SHAPES)};

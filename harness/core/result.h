@@ -35,6 +35,7 @@ struct tern_result {
     /* what a launch needs; expressions in the arithmetic of config/expr.h */
     char entry[64];
     char grid[3][192], block[192], smem[384], workspace[320], cluster[64];
+    char prologue[64], prologue_grid[192], prologue_block[192]; /* kernel launched first, and its launch; "" for none */
     char build_key[TERN_HASH_CHARS], cubin_hash[TERN_HASH_CHARS], template_hash[TERN_HASH_CHARS];
     int64_t registers, static_smem_bytes, spill_bytes;
     int64_t min_m, max_m; /* M for which the template is valid */
@@ -54,6 +55,8 @@ void tern_results_free(struct tern_results *list);
 /* Candidates that are launched dependently have these words behind their parameters. */
 #define TERN_DEPENDENT_WORD "DEPENDENT=1"
 bool tern_is_dependent(const char *params);
+/* True of a candidate that computes with other weights than the format's: group scales rounded to 7 bits of their row's largest. */
+bool tern_rounds_scales(const char *params);
 
 /* Rows of other conditions than plain launches and random weights say so behind the names of their policy and model:
  * TERN_DEPENDENT_POLICY or TERN_DEPENDENT_SHAPES, then "@" and the identity of real weights. */

@@ -13,6 +13,8 @@ void tern_export_launch_free(struct tern_export_launch *launch) {
     tern_str_free(&launch->smem);
     tern_str_free(&launch->workspace);
     tern_str_free(&launch->cluster);
+    tern_str_free(&launch->prologue_grid);
+    tern_str_free(&launch->prologue_block);
 }
 
 enum tern_status tern_export_check(const struct tern_results *results, bool allow_planned, struct tern_error *err) {

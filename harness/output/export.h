@@ -12,9 +12,9 @@
 #include <stdbool.h>
 
 /* One row's launch as C expressions of type int64_t over m, n, k, groups, group_size, sms; parameters are numbers already.
- * They may call tern_min_, tern_max_, tern_ceil_div_. Nothing appended: absent (grid and cluster 1, bytes 0). */
+ * They may call tern_min_, tern_max_, tern_ceil_div_. Nothing appended: absent (grid and cluster 1, bytes and prologue 0). */
 struct tern_export_launch {
-    struct tern_str grid[3], block, smem, workspace, cluster;
+    struct tern_str grid[3], block, smem, workspace, cluster, prologue_grid, prologue_block;
     int64_t group_size; /* weights along K that share a scale; 0: a whole row */
 };
 void tern_export_launch_free(struct tern_export_launch *launch);

@@ -40,6 +40,7 @@ static json_t *entry(const struct tern_export_gpu *gpu, const struct tern_result
                   row->planned, "template", kernel->template_name, "params", kernel->params, "cubin", kernel->cubin_hash,
                   "answer", tern_selection_use_cublas(&served) ? "cublas" : "kernel");
     json_object_set_new(object, "dequant_faster", json_boolean(tern_selection_use_dequant(&served)));
+    json_object_set_new(object, "rounds_scales", json_boolean(tern_rounds_scales(kernel->params)));
     json_object_set_new(object, "baseline", row->baseline[0] ? text(row->baseline) : json_null());
     set_all(object, names, values, sizeof values / sizeof values[0]);
     return object;

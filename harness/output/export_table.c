@@ -68,6 +68,8 @@ static void add_launch(const struct writer *w, size_t index) {
     add_assignment(out, "cluster", &launch->cluster, "1");
     add_assignment(out, "smem_bytes", &launch->smem, "0");
     add_assignment(out, "workspace_bytes", &launch->workspace, "0");
+    add_assignment(out, "prologue_grid", &launch->prologue_grid, "0");
+    add_assignment(out, "prologue_block", &launch->prologue_block, "0");
     tern_str_append(out, "}\n\n");
 }
 
@@ -78,22 +80,32 @@ static void add_kernels(const struct writer *w) {
     tern_str_printf(out, "static const struct tern_kernel_ tern_kernels_%zu_[] = {\n", w->index);
     for (size_t i = 0; i < w->kernel_count; i++) {
         const struct tern_result *row = w->kernels[i];
-        const char *const texts[] = {row->template_name, row->params, row->op,         row->format,
-                                     row->layout,        row->entry,  row->cubin_hash, row->build_key};
+        const char *const texts[] = {row->template_name,
+                                     row->params,
+                                     row->op,
+                                     row->format,
+                                     row->layout,
+                                     row->entry,
+                                     row->prologue[0] ? row->prologue : NULL,
+                                     row->cubin_hash,
+                                     row->build_key};
         tern_str_append(out, "    {{");
         for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
-            tern_export_literal(out, texts[t]);
-            tern_str_append(out, t == 1 || t == 5 ? ",\n      " : ", ");
+            if (texts[t])
+                tern_export_literal(out, texts[t]);
+            else
+                tern_str_append(out, "NULL");
+            tern_str_append(out, t == 1 || t == 6 ? ",\n      " : ", ");
         }
-        tern_str_printf(out, "%lld, %lld, %lld, %lld, %d},\n     tern_launch_%zu_%zu_},\n", (long long)row->min_m,
+        tern_str_printf(out, "%lld, %lld, %lld, %lld, %d, %d},\n     tern_launch_%zu_%zu_},\n", (long long)row->min_m,
                         (long long)row->max_m, (long long)row->registers, (long long)row->static_smem_bytes,
-                        tern_is_dependent(row->params), w->index, i);
+                        tern_is_dependent(row->params), tern_rounds_scales(row->params), w->index, i);
     }
     tern_str_append(out, "};\n\n");
 }
 
 /* Why an entry is what it is: times, interval, baseline, limit, certainty. */
-static void add_evidence(struct tern_str *out, const struct tern_result *row, double slowdown) {
+static void add_evidence(struct tern_str *out, const struct tern_result *row, double slowdown, bool rounded) {
     tern_str_append(out, " /* ");
     tern_export_comment(out, row->layer);
     tern_str_printf(out, " M=%lld: ", (long long)row->m);
@@ -111,6 +123,8 @@ static void add_evidence(struct tern_str *out, const struct tern_result *row, do
     }
     if (isfinite(row->limit_us))
         tern_str_printf(out, ", limit %.2f us", row->limit_us);
+    if (rounded)
+        tern_str_append(out, "; group scales are rounded");
     if (slowdown != 1.0)
         tern_str_printf(out, "; another kernel stands in, %.3f times that time", slowdown);
     tern_str_append(out, " */\n");
@@ -133,7 +147,7 @@ static void add_entry(const struct writer *w, const struct tern_result *row) {
     tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d, %d},", (long long)row->m, (long long)tern_selection_ns(&served),
                     find_kernel(w, kernel), tern_selection_use_cublas(&served), tern_selection_use_dequant(&served),
                     kernel_below(w, row));
-    add_evidence(w->out, row, slowdown);
+    add_evidence(w->out, row, slowdown, tern_rounds_scales(kernel->params));
 }
 
 static void add_groups(const struct writer *w) {

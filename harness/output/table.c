@@ -39,16 +39,11 @@ static const char *fit(char *out, size_t size, const char *name, size_t width) {
     return out;
 }
 
-/* Said of each such winner: it computes with other weights than the format's. */
-static bool rounds_scales(const struct tern_result *row) {
-    return strstr(row->params, "ROUND_SCALES=1") != NULL;
-}
-
 /* A winner's name, cut to `width`, or "none". */
 static const char *show_winner(char *out, size_t size, const struct tern_result *row, size_t width) {
     if (!row->template_name[0])
         tern_str_copy(out, size, "none");
-    else if (rounds_scales(row))
+    else if (tern_rounds_scales(row->params))
         tern_str_format(out, size, "%s*", fit((char[40]){0}, 40, row->template_name, width - 1));
     else
         fit(out, size, row->template_name, width);
@@ -106,7 +101,7 @@ void tern_output_table(FILE *out, const struct tern_results *results) {
                 fputc('\n', out);
             bool rounded = false;
             for (size_t j = i; j < results->count && same_block(row, &results->rows[j]); j++)
-                rounded = rounded || rounds_scales(&results->rows[j]);
+                rounded = rounded || tern_rounds_scales(results->rows[j].params);
             print_heading(out, row, rounded);
         } else if (strcmp(last->layer, row->layer)) {
             fputc('\n', out);

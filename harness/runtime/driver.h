@@ -13,7 +13,7 @@ struct tern_rt_device {
 };
 
 struct tern_rt_work {
-    void *function;
+    void *function, *prologue; /* prologue: launched first, NULL if there is none */
     const struct tern_choice *choice;
     const struct tern_args *args;
     void *stream;
@@ -26,6 +26,8 @@ struct tern_rt_driver {
     /* Loads an image and finds the entry; allows smem_bytes of dynamic shared memory. */
     enum tern_rt_status (*load)(void *context, const void *image, size_t bytes, const char *entry, int64_t smem_bytes,
                                 void **module, void **function, struct tern_rt_error *err);
+    /* Another kernel of the module, of no dynamic shared memory. */
+    enum tern_rt_status (*find)(void *context, void *module, const char *entry, void **function, struct tern_rt_error *err);
     void (*unload)(void *context, void *module);
     enum tern_rt_status (*launch)(void *context, const struct tern_rt_work *work, struct tern_rt_error *err);
     enum tern_rt_status (*alloc)(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err);

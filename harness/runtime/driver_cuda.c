@@ -162,6 +162,18 @@ static enum tern_rt_status cuda_load(void *context, const void *image, size_t by
     return status;
 }
 
+static enum tern_rt_status cuda_find(void *context, void *module, const char *entry, void **function,
+                                     struct tern_rt_error *err) {
+    struct cuda *cuda = context;
+    bool entered;
+    enum tern_rt_status status = enter(cuda, &entered, err);
+    if (status)
+        return status;
+    status = check(cuda, cuda->api.module_function(function, module, entry), entry, err);
+    leave(cuda, entered);
+    return status;
+}
+
 static void cuda_unload(void *context, void *module) {
     struct cuda *cuda = context;
     bool entered;
@@ -214,8 +226,14 @@ static enum tern_rt_status cuda_launch(void *context, const struct tern_rt_work 
         .stream = work->stream,
         .attributes = attributes,
         .attribute_count = count};
+    const struct cuda_config prologue = {.grid = {(unsigned int)c->prologue_grid, 1, 1},
+                                         .block = {(unsigned int)c->prologue_block, 1, 1},
+                                         .stream = work->stream};
     void *parameters[] = {&args};
-    return start(context, &config, work->function, parameters, err);
+    enum tern_rt_status status = TERN_RT_OK;
+    if (work->prologue)
+        status = start(context, &prologue, work->prologue, parameters, err);
+    return status ? status : start(context, &config, work->function, parameters, err);
 }
 
 static enum tern_rt_status cuda_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
@@ -240,5 +258,5 @@ static void cuda_release(void *context, void *pointer) {
     }
 }
 
-const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close, cuda_load,   cuda_unload,
-                                                   cuda_launch, cuda_alloc, cuda_release};
+const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close,  cuda_load,  cuda_find,
+                                                   cuda_unload, cuda_launch, cuda_alloc, cuda_release};

@@ -19,13 +19,18 @@ struct pool {
     int64_t bytes;
 };
 
+/* A kernel of the table. Those of one image share a module, which the first of them owns; NULL in the others. */
+struct loaded {
+    void *module, *function, *prologue; /* prologue NULL: none */
+};
+
 struct tern_rt {
     const struct tern_rt_driver *driver;
     void *context;
     struct tern_table table; /* a copy: its shared memory is no more than this device's */
     enum tern_match match;
-    void **modules, **functions; /* one a kernel; kernels of one image share a module, which the first of them owns */
-    pthread_mutex_t growing;     /* held while a pool is added */
+    struct loaded *kernels;  /* one a kernel of the table */
+    pthread_mutex_t growing; /* held while a pool is added */
     struct pool pools[MAX_STREAMS];
     atomic_int pool_count;
 };
@@ -47,7 +52,7 @@ static enum tern_rt_status load_kernel(struct tern_rt *rt, const struct tern_rt_
     for (int i = 0; i < index; i++) {
         const struct tern_kernel *other = &rt->table.kernels[i].kernel;
         if (strcmp(other->cubin_hash, kernel->cubin_hash) == 0 && strcmp(other->entry, kernel->entry) == 0) {
-            rt->functions[index] = rt->functions[i];
+            rt->kernels[index] = (struct loaded){NULL, rt->kernels[i].function, rt->kernels[i].prologue};
             return TERN_RT_OK;
         }
     }
@@ -56,8 +61,11 @@ static enum tern_rt_status load_kernel(struct tern_rt *rt, const struct tern_rt_
     if (!found)
         return tern_rt_fail(err, TERN_RT_NO_KERNEL, "the packed kernels lack %s %s (%s)", kernel->template_name,
                             kernel->params, kernel->cubin_hash);
+    struct loaded *loaded = &rt->kernels[index];
     enum tern_rt_status status = rt->driver->load(rt->context, image, bytes, kernel->entry, smem_limit(rt, kernel),
-                                                  &rt->modules[index], &rt->functions[index], err);
+                                                  &loaded->module, &loaded->function, err);
+    if (!status && kernel->prologue)
+        status = rt->driver->find(rt->context, loaded->module, kernel->prologue, &loaded->prologue, err);
     free(image);
     return status;
 }
@@ -87,9 +95,8 @@ static enum tern_rt_status open_runtime(struct tern_rt *rt, const struct tern_rt
         status = choose_table(rt, o, &device, err);
     if (status)
         return status;
-    rt->modules = calloc((size_t)rt->table.kernel_count, sizeof *rt->modules);
-    rt->functions = calloc((size_t)rt->table.kernel_count, sizeof *rt->functions);
-    if (!rt->modules || !rt->functions)
+    rt->kernels = calloc((size_t)rt->table.kernel_count, sizeof *rt->kernels);
+    if (!rt->kernels)
         return tern_rt_fail(err, TERN_RT_DEVICE, "out of memory for %d kernels", rt->table.kernel_count);
     for (int i = 0; i < rt->table.kernel_count && !status; i++)
         status = load_kernel(rt, o, i, err);
@@ -158,14 +165,13 @@ void tern_rt_close(struct tern_rt *rt) {
         return;
     for (int i = 0; i < atomic_load(&rt->pool_count); i++)
         rt->driver->release(rt->context, rt->pools[i].memory);
-    for (int i = 0; i < rt->table.kernel_count && rt->modules; i++)
-        if (rt->modules[i])
-            rt->driver->unload(rt->context, rt->modules[i]);
+    for (int i = 0; i < rt->table.kernel_count && rt->kernels; i++)
+        if (rt->kernels[i].module)
+            rt->driver->unload(rt->context, rt->kernels[i].module);
     if (rt->context)
         rt->driver->close(rt->context);
     (void)pthread_mutex_destroy(&rt->growing);
-    free(rt->modules);
-    free(rt->functions);
+    free(rt->kernels);
     free(rt);
 }
 
@@ -299,7 +305,8 @@ enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_laye
                                    .multiprocessors = rt->table.sms};
     /* `kernel` is the first member of its row. */
     const struct tern_kernel_ *row = (const struct tern_kernel_ *)(const void *)choice.kernel;
-    const struct tern_rt_work work = {rt->functions[row - rt->table.kernels], &choice, &args, call->stream,
-                                      call->dependent && choice.kernel->dependent};
+    const struct loaded *loaded = &rt->kernels[row - rt->table.kernels];
+    const struct tern_rt_work work = {
+        loaded->function, loaded->prologue, &choice, &args, call->stream, call->dependent && choice.kernel->dependent};
     return rt->driver->launch(rt->context, &work, err);
 }

@@ -8,14 +8,15 @@
  *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), on the caller's stream
  *
  * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. x, y and bias are binary16
- * in layers of op "linear-a16", bfloat16 in those of "linear-bf16"; the table must hold the op. A process that runs out of host memory while packing is aborted. */
+ * in layers of op "linear-a16" and "linear-a8" (x rounded to int8 by the launch), bfloat16 in those of "linear-bf16"; the table must
+ * hold the op. A process that runs out of host memory while packing is aborted. */
 #ifndef TERN_RT_H
 #define TERN_RT_H
 
 #include "tern/abi.h"
 #include "tern/dispatch.h"
 
-#if TERN_ABI_VERSION != 2
+#if TERN_ABI_VERSION != 3
 #error "tern_dispatch.h was exported by another version of Tern than this tern_rt.h is of: export again"
 #endif
 
@@ -123,7 +124,7 @@ struct tern_rt_call {
     int dependent; /* 1: a kernel that can (tern_kernel.dependent) starts while the one ahead of it in the stream is at work. That
                     * one, and every one before it that may then still be at work, must not write codes, scales, zeros or bias */
 };
-/* Enqueues one kernel. */
+/* Enqueues one kernel, behind its prologue if it has one. */
 TERN_RT_API enum tern_rt_status tern_rt_launch(struct tern_rt *rt, const struct tern_rt_layer *layer,
                                                const struct tern_rt_call *call, struct tern_rt_error *err);
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_STORE_SCHEMA_VERSION 4
+#define TERN_STORE_SCHEMA_VERSION 5
 
 struct tern_store;
 

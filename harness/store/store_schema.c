@@ -134,8 +134,16 @@ static const char SCHEMA_3[] = "ALTER TABLE winner ADD COLUMN sustained_us REAL 
 /* Builds of another type of activations. Their machine code differs, so that build_peer needs no look at it. */
 static const char SCHEMA_4[] = "ALTER TABLE build ADD COLUMN op TEXT NOT NULL DEFAULT 'linear-a16';";
 
+/* Kernels launched ahead of winners. One template had such before they were kept here, and had it always. */
+static const char SCHEMA_5[] = "ALTER TABLE winner ADD COLUMN prologue TEXT NOT NULL DEFAULT '';"
+                               "ALTER TABLE winner ADD COLUMN prologue_grid TEXT NOT NULL DEFAULT '';"
+                               "ALTER TABLE winner ADD COLUMN prologue_block TEXT NOT NULL DEFAULT '';"
+                               "UPDATE winner SET prologue = 'tern_wgmma_a8_quantise',"
+                               " prologue_grid = 'M+ROUND_SCALES*ceil_div(N,128)', prologue_block = '256'"
+                               " WHERE entry = 'tern_wgmma_a8';";
+
 /* MIGRATIONS[v] takes a database of version v to v + 1. */
-static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4};
+static const char *const MIGRATIONS[TERN_STORE_SCHEMA_VERSION] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5};
 
 static enum tern_status read_number(struct tern_store *s, const char *sql, int64_t *value, struct tern_error *err) {
     sqlite3_stmt *statement;

@@ -107,18 +107,18 @@ static enum tern_status insert_winner(struct tern_store *s, int64_t run, int64_t
         "us_hi,"
         " p_best, baseline, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, predicted_us,"
         " entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m, regret, sustained_us, "
-        "sustained_speedup)"
+        "sustained_speedup, prologue, prologue_grid, prologue_block)"
         " SELECT ?1, id, real, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, "
         "?23,"
-        " ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35 FROM device WHERE id = ?2 RETURNING id";
+        " ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38 FROM device WHERE id = ?2 RETURNING id";
     int64_t id = 0;
     sqlite3_stmt *statement;
     enum tern_status status = tern_store_prepare(
-        s, &statement, err, sql, "iiiittiitddddtddddddddttttttttiiddd", run, device, problem, build, r->shapes, r->layer,
+        s, &statement, err, sql, "iiiittiitddddtddddddddttttttttiidddttt", run, device, problem, build, r->shapes, r->layer,
         r->layer_count, (int64_t)r->planned, r->layout, r->us, r->us_lo, r->us_hi, r->p_best, r->baseline, r->baseline_us,
         r->dequant_us, r->speedup, r->speedup_lo, r->speedup_hi, r->limit_us, r->pct_of_limit, r->predicted_us, r->entry,
         r->grid[0], r->grid[1], r->grid[2], r->block, r->smem, r->workspace, r->cluster, r->min_m, r->max_m, r->regret,
-        r->sustained_us, r->sustained_speedup);
+        r->sustained_us, r->sustained_speedup, r->prologue, r->prologue_grid, r->prologue_block);
     return status ? status : tern_store_finish(s, statement, &id, err);
 }
 
@@ -166,10 +166,11 @@ enum tern_status tern_store_promote(struct tern_store *s, int64_t run, int64_t d
 static const struct {
     size_t offset, size;
 } TEXTS[] = {
-    FIELD(gpu),           FIELD(arch),       FIELD(format),        FIELD(op),       FIELD(shapes),    FIELD(layer),
-    FIELD(template_name), FIELD(layout),     FIELD(params),        FIELD(baseline), FIELD(entry),     FIELD(grid[0]),
-    FIELD(grid[1]),       FIELD(grid[2]),    FIELD(block),         FIELD(smem),     FIELD(workspace), FIELD(cluster),
-    FIELD(build_key),     FIELD(cubin_hash), FIELD(template_hash), FIELD(device),   FIELD(driver),    FIELD(policy),
+    FIELD(gpu),           FIELD(arch),          FIELD(format),         FIELD(op),       FIELD(shapes),    FIELD(layer),
+    FIELD(template_name), FIELD(layout),        FIELD(params),         FIELD(baseline), FIELD(entry),     FIELD(grid[0]),
+    FIELD(grid[1]),       FIELD(grid[2]),       FIELD(block),          FIELD(smem),     FIELD(workspace), FIELD(cluster),
+    FIELD(build_key),     FIELD(cubin_hash),    FIELD(template_hash),  FIELD(device),   FIELD(driver),    FIELD(policy),
+    FIELD(prologue),      FIELD(prologue_grid), FIELD(prologue_block),
 };
 static const size_t DOUBLES[] = {
     offsetof(struct tern_result, us),
@@ -202,7 +203,9 @@ static const size_t INTEGERS[] = {
 static const char WINNERS_SQL[] =
     "SELECT gpu, arch, format, op, shapes, layer, template, layout, params, baseline, entry, grid_x, grid_y, grid_z, block, "
     "smem,"
-    " workspace, cluster, key, cubin_hash, template_hash, device_name, CASE planned WHEN 1 THEN '' ELSE driver END, policy,"
+    " workspace, cluster, key, cubin_hash, template_hash, device_name, CASE planned WHEN 1 THEN '' ELSE driver END, policy, "
+    "prologue, "
+    "prologue_grid, prologue_block,"
     " us, us_lo, us_hi, p_best, regret, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, "
     "predicted_us, sustained_us, sustained_speedup, default_us,"
     " m, n, k, layer_count, registers, static_smem_bytes, spill_bytes, min_m, max_m, planned FROM ("

@@ -70,6 +70,14 @@ static enum tern_rt_status emulated_load(void *context, const void *image, size_
     return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
 }
 
+static enum tern_rt_status emulated_find(void *context, void *module, const char *entry, void **function,
+                                         struct tern_rt_error *err) {
+    struct tern_error why;
+    (void)context;
+    enum tern_status status = tern_backend_emu.module_function(device, module, entry, function, &why);
+    return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
+}
+
 static void emulated_unload(void *context, void *module) {
     (void)context;
     tern_backend_emu.module_unload(device, module);
@@ -83,6 +91,9 @@ static enum tern_rt_status emulated_launch(void *context, const struct tern_rt_w
                                  .cluster = c->cluster,
                                  .smem_bytes = c->smem_bytes,
                                  .dependent = work->dependent,
+                                 .prologue = work->prologue,
+                                 .prologue_grid = c->prologue_grid,
+                                 .prologue_block = c->prologue_block,
                                  .args = *work->args};
     struct tern_error why;
     (void)context;
@@ -107,8 +118,8 @@ static void emulated_release(void *context, void *pointer) {
     pthread_mutex_unlock(&running);
 }
 
-const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close, emulated_load,   emulated_unload,
-                                                       emulated_launch, emulated_alloc, emulated_release};
+const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close,  emulated_load,  emulated_find,
+                                                       emulated_unload, emulated_launch, emulated_alloc, emulated_release};
 
 enum tern_rt_status tern_rt_open_emulated(const char *folder, int device_ordinal, enum tern_match worst, struct tern_rt **rt,
                                           struct tern_rt_error *err) {

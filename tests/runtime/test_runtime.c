@@ -47,6 +47,12 @@ static enum tern_rt_status counting_load(void *context, const void *image, size_
     *module = *function = (void *)(uintptr_t)entry;
     return TERN_RT_OK;
 }
+static enum tern_rt_status counting_find(void *context, void *module, const char *entry, void **function,
+                                         struct tern_rt_error *err) {
+    (void)context, (void)module, (void)err;
+    *function = (void *)(uintptr_t)entry;
+    return TERN_RT_OK;
+}
 static void counting_unload(void *context, void *module) {
     (void)context, (void)module;
 }
@@ -66,8 +72,8 @@ static void counting_release(void *context, void *pointer) {
     (void)context;
     free(pointer);
 }
-static const struct tern_rt_driver counting = {counting_open,   counting_close, counting_load,   counting_unload,
-                                               counting_launch, counting_alloc, counting_release};
+static const struct tern_rt_driver counting = {counting_open,   counting_close,  counting_load,  counting_find,
+                                               counting_unload, counting_launch, counting_alloc, counting_release};
 
 /* ---- one runtime with one layer ---- */
 

@@ -1,31 +1,14 @@
 /* Tests of the exported header: it compiles as C99 and C++11 with every warning an error, answers what `tune select`
  * answers, and has the same bytes whatever the order of the rows. With --write-database PATH [planned] it writes the
  * database of invented rows that the scripts in tests/e2e read. */
-#include "output_fixture_db.h"
+#include "export_fixture.h"
 
-#include "commands/commands.h"
-#include "commands/dispatch.h"
 #include "core/archive.h"
-#include "core/file.h"
 #include "core/random.h"
 #include "output/select.h"
 #include "store/cache.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#define PROBLEMS  3000
-#define H200_SMS  132
-#define H200_SMEM 232448 /* as in configs/gpus/h200.lua */
+#define PROBLEMS 3000
 
 static const char CALLER[] =
     "#define TERN_DISPATCH_IMPLEMENTATION\n"
@@ -49,79 +32,6 @@ static const char CALLER[] =
     "    }\n"
     "    return tern_kernel_count() > 0 && tern_kernel_at(0) && !tern_kernel_at(tern_kernel_count()) ? 0 : 1;\n"
     "}\n";
-
-struct fixture {
-    char dir[64];
-    struct tern_results rows;
-};
-
-static char *path_in(const struct fixture *f, const char *name) {
-    struct tern_str path = {0};
-    tern_str_printf(&path, "%s/%s", f->dir, name);
-    return path.data;
-}
-
-static void write_text(const struct fixture *f, const char *name, const char *text, size_t length) {
-    char *path = path_in(f, name);
-    struct tern_error err = {0};
-    assert_int_equal(tern_file_write(path, text, length, &err), TERN_OK);
-    free(path);
-}
-
-static char *read_text(const struct fixture *f, const char *name) {
-    char *path = path_in(f, name), *text = NULL;
-    size_t length = 0;
-    struct tern_error err = {0};
-    assert_int_equal(tern_file_read(path, &text, &length, &err), TERN_OK);
-    free(path);
-    return text;
-}
-
-/* Runs a program in the fixture's folder; stdin and stdout are files there, or untouched. Returns its exit code. */
-static int run_program(const struct fixture *f, const char *in, const char *out, char *const argv[]) {
-    int status = -1;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (chdir(f->dir))
-            _exit(126);
-        if (in && dup2(open(in, O_RDONLY), 0) < 0)
-            _exit(126);
-        if (out && dup2(open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644), 1) < 0)
-            _exit(126);
-        alarm(60);
-        execvp(argv[0], argv);
-        _exit(127);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-/* Runs a command of the program in this process, its stdout into the folder's file "stdout". */
-static enum tern_status run_command(const struct fixture *f, const struct tern_command *command, const char *words,
-                                    struct tern_error *err) {
-    struct tern_strs list = {0};
-    char *out = path_in(f, "stdout");
-    tern_strs_split(&list, words, ' ');
-    fflush(stdout);
-    int saved = dup(1), file = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    dup2(file, 1);
-    enum tern_status status = command->run((int)list.count, list.items, err);
-    fflush(stdout);
-    dup2(saved, 1);
-    close(saved);
-    close(file);
-    tern_strs_free(&list);
-    free(out);
-    return status;
-}
-
-static enum tern_status export_to(const struct fixture *f, const char *db, const char *dir, const char *more,
-                                  struct tern_error *err) {
-    char words[512];
-    tern_str_format(words, sizeof words, "export --gpu h200 --db %s/%s -o %s/%s %s", f->dir, db, f->dir, dir, more);
-    return run_command(f, &tern_command_export, words, err);
-}
 
 /* A shape tuned at M = 1, 3, 10, 100 only: between them, several passes of the smaller kernel may be the cheaper choice, and
  * some kernels take only part of the range. */
@@ -171,14 +81,6 @@ static int tear_down(void **state) {
     free(f);
     return code;
 }
-
-static const struct {
-    const char *program, *standard, *file;
-} compilers[] = {{"gcc", "-std=c99", "caller.c"},
-                 {"g++", "-std=c++11", "caller.cpp"},
-                 {"clang", "-std=c99", "caller.c"},
-                 {"clang++", "-std=c++11", "caller.cpp"}};
-#define COMPILER_COUNT (sizeof compilers / sizeof compilers[0])
 
 /* Random problems: tuned and other shapes, M around and beyond the tuned ones, unknown formats. */
 static void write_problems(const struct fixture *f, struct tern_str *expected) {
@@ -245,25 +147,9 @@ static void header_compiles_and_answers_as_select(void **state) {
     for (size_t i = 0; i < 5; i++)
         assert_non_null(strstr(expected.data, kinds[i]));
     for (size_t i = 0; i < COMPILER_COUNT; i++) {
-        char program[16], standard[16], file[16], found[256];
-        if (!tern_file_find_program(compilers[i].program, found, sizeof found))
-            continue;
-        tern_str_copy(program, sizeof program, compilers[i].program);
-        tern_str_copy(standard, sizeof standard, compilers[i].standard);
-        tern_str_copy(file, sizeof file, compilers[i].file);
-        char *const compile[] = {program,
-                                 standard,
-                                 (char[]){"-Wall"},
-                                 (char[]){"-Wextra"},
-                                 (char[]){"-Wpedantic"},
-                                 (char[]){"-Werror"},
-                                 (char[]){"-Iout"},
-                                 file,
-                                 (char[]){"-o"},
-                                 (char[]){"caller"},
-                                 NULL};
         char *const run[] = {(char[]){"./caller"}, NULL};
-        assert_int_equal(run_program(f, NULL, NULL, compile), 0);
+        if (!compile_caller(f, i))
+            continue;
         assert_int_equal(run_program(f, "problems", "answers", run), 0);
         char *answers = read_text(f, "answers");
         size_t same = 0; /* cmocka cuts long strings: name the first line that differs */

@@ -99,9 +99,16 @@ static void test_migration(void **state) {
     t.gpu_seconds = 0.25;
     CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
     tern_store_close(s);
-    run_sql(f.db, "ALTER TABLE trial DROP COLUMN gpu_seconds; ALTER TABLE winner DROP COLUMN sustained_speedup; "
-                  "ALTER TABLE winner DROP COLUMN sustained_us; ALTER TABLE winner DROP COLUMN regret; DROP TABLE control; "
-                  "DROP INDEX trial_build; ALTER TABLE build DROP COLUMN op; PRAGMA user_version = 1");
+    run_sql(f.db,
+            "ALTER TABLE trial DROP COLUMN gpu_seconds; ALTER TABLE winner DROP COLUMN sustained_speedup; "
+            "ALTER TABLE winner DROP COLUMN sustained_us; ALTER TABLE winner DROP COLUMN regret; DROP TABLE control; "
+            "DROP INDEX trial_build; ALTER TABLE build DROP COLUMN op; ALTER TABLE winner DROP COLUMN prologue; "
+            "ALTER TABLE winner DROP COLUMN prologue_grid; ALTER TABLE winner DROP COLUMN prologue_block; PRAGMA "
+            "user_version = 1;"
+            "INSERT INTO winner (run, device, real, problem, build, shapes, layer, layer_count, planned, layout, baseline,"
+            " entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m) SELECT run.id, run.device, 1,"
+            " problem.id, build.id, 'qwen7b', 'wide', 1, 1, 'frag16x128', '', 'tern_wgmma_a8', '1', '1', '1', '384', '',"
+            " '', '', 65, 128 FROM run, problem, build");
     check_open(f.db, TERN_STORE_READ, TERN_INTERNAL, "version 1 is older");
     CHECK_OK(tern_store_open(f.db, TERN_STORE_WRITE, &s, failure));
     CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));
@@ -109,6 +116,13 @@ static void test_migration(void **state) {
     struct tern_store_build build = sample_build(1);
     CHECK_OK(tern_store_build_find(s, build.key, &build, &found, failure));
     assert_true(found && !strcmp(build.op, "linear-a16")); /* what builds were for before there was another op */
+    struct tern_results winners = {0};
+    CHECK_OK(tern_store_winners(s, NULL, NULL, &winners, failure));
+    assert_int_equal(winners.count, 1);
+    assert_string_equal(winners.rows[0].prologue, "tern_wgmma_a8_quantise"); /* it always had one */
+    assert_string_equal(winners.rows[0].prologue_grid, "M+ROUND_SCALES*ceil_div(N,128)");
+    assert_string_equal(winners.rows[0].prologue_block, "256");
+    tern_results_free(&winners);
     CHECK_OK(tern_store_trial_begin(s, &t, failure));
     CHECK_OK(tern_store_trial_finish(s, &t, NULL, 0, failure));
     CHECK_OK(tern_store_trial_find(s, r.device, r.problem, r.build, t.policy, t.stage, &back, &found, failure));

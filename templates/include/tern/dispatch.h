@@ -17,14 +17,18 @@ enum tern_match {
 /* A compiled kernel for one format; n and k are run-time arguments, m must lie in [min_m, max_m]. */
 struct tern_kernel {
     const char *template_name, *params;
-    const char *op, *format; /* "linear-a16": x and y binary16; "linear-bf16": bfloat16 */
+    const char *op, *format; /* "linear-a16": x and y binary16; "linear-bf16": bfloat16; "linear-a8": binary16, x
+                              * rounded to int8 first, one scale a row */
     const char *layout;      /* order of the packed weights that it reads */
     const char *entry;       /* symbol in the cubin */
+    const char *prologue;    /* symbol of the kernel that is launched right before it on the same stream, with the same
+                              * arguments and workspace; NULL: none */
     const char *cubin_hash;  /* name of the image in tern_kernels.bin: XXH3-128 of its bytes */
     const char *build_key;
     int64_t min_m, max_m;
     int64_t registers, static_smem_bytes;
     int dependent; /* 1: it was tuned to start before the launch ahead of it has ended, and waits for it itself */
+    int rounds_scales; /* 1: it rounds the scales of a row of W to 7 bits of the largest: other weights than the format's */
 };
 
 /* What to launch. Sizes are in bytes, the block in threads, the grid in blocks. */
@@ -34,6 +38,8 @@ struct tern_choice {
     int64_t cluster;         /* blocks along x in a cluster; 1: no cluster */
     int64_t smem_bytes;      /* dynamic shared memory */
     int64_t workspace_bytes; /* device memory that the launch may scribble over; its content need not be set */
+    int64_t prologue_grid, prologue_block; /* of kernel->prologue: blocks along x, threads; no cluster, no dynamic shared
+                                            * memory. 0: none */
     int use_cublas;          /* 1: cuBLASLt in the type of x was measured to be faster, or no kernel serves the problem */
     int use_dequant;         /* 1: so was dequantising the layer each time, with cuBLASLt behind it */
     enum tern_match match;
@@ -43,7 +49,7 @@ struct tern_choice {
 
 struct tern_kernel_ {
     struct tern_kernel kernel;
-    void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to workspace_bytes */
+    void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to prologue_block */
 };
 /* A tuned m; ns of its winner; below: the kernel for m between the next smaller tuned one and this, or -1. */
 struct tern_entry_ {

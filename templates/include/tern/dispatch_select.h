@@ -20,7 +20,9 @@ static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, 
     return c->grid[0] > 0 && c->grid[0] <= 2147483647 && c->grid[1] > 0 && c->grid[1] <= 65535 && c->grid[2] > 0 &&
            c->grid[2] <= 65535 && c->block > 0 && c->block <= 1024 && c->cluster > 0 &&
            (c->cluster == 1 || c->grid[0] % c->cluster == 0) && c->smem_bytes >= 0 &&
-           c->smem_bytes + kernel->kernel.static_smem_bytes <= t->smem_bytes && c->workspace_bytes >= 0;
+           c->smem_bytes + kernel->kernel.static_smem_bytes <= t->smem_bytes && c->workspace_bytes >= 0 &&
+           (!kernel->kernel.prologue || (c->prologue_grid > 0 && c->prologue_grid <= 2147483647 &&
+                                         c->prologue_block > 0 && c->prologue_block <= 1024));
 }
 
 /* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. Between two tuned m: the kernel that the
