@@ -1,5 +1,6 @@
 /* Runs one quantised linear layer by an exported table and compares every element with an FP64 reference on the CPU.
- *     layer FOLDER FORMAT M N K      e.g. layer dispatch ternary-g128 4 3584 3584 (the o projection of Qwen2.5-7B)
+ *     layer FOLDER FORMAT M N K [OP]      e.g. layer dispatch ternary-g128 4 3584 3584 (the o projection of Qwen2.5-7B)
+ * OP: linear-a16 (default), or linear-a8, which rounds x to int8 in the launch, one scale a row.
  * FOLDER is what `tune export` wrote; its header is compiled into this program. Exit 1: an element is wrong. */
 #include "device.h"
 
@@ -20,6 +21,7 @@ struct problem {
     struct tern_rt_layer layer;
     struct tern_rt_weights weights; /* canonical, on the host */
     int zero;                       /* zero point of symmetric formats */
+    int rounds_scales;              /* the kernel rounds group scales of W as well */
     uint16_t *x, *bias, *y;         /* binary16, on the host */
 };
 
@@ -120,6 +122,7 @@ static void pack(struct problem *p) {
 static void launch(struct tern_rt *rt, struct problem *p) {
     struct tern_rt_error err;
     const struct tern_choice choice = tern_rt_choice(rt, &p->layer, p->m);
+    p->rounds_scales = choice.kernel && choice.kernel->rounds_scales;
     void *y = device_alloc((size_t)(2 * p->m * p->n));
     struct tern_rt_call call = {.x = upload(p->x, 2 * p->m * p->k), .y = y, .m = p->m};
     call.workspace_bytes = tern_rt_workspace_bytes(rt, &p->layer, p->m);
@@ -128,6 +131,27 @@ static void launch(struct tern_rt *rt, struct problem *p) {
     device_download(p->y, y, (size_t)(2 * p->m * p->n));
     printf("%s match: %s %s%s\n", tern_match_name(choice.match), choice.kernel->entry, choice.kernel->params,
            choice.use_cublas ? " (FP16 cuBLAS was faster here)" : "");
+}
+
+/* What linear-a8 may add to the error: x is off by half a 127th of the largest of its row, group scales by half a 127th of the
+ * largest of theirs if they are rounded. */
+static double rounding_bound(const struct problem *p, int64_t row, int64_t col) {
+    double x = 0, scale = 0, sum = 0;
+    if (strcmp(p->layer.op, "linear-a8") != 0)
+        return 0;
+    for (int64_t i = 0; i < p->k; i++)
+        x = fmax(x, fabs(value_of(p->x[row * p->k + i])));
+    for (int64_t group = 0; group < p->layer.groups; group++)
+        scale = fmax(scale, value_of(p->weights.scales[group * p->n + col]));
+    for (int64_t i = 0; i < p->k; i++) {
+        int64_t entry = i / p->layer.group_size * p->n + col;
+        double code =
+            fabs(p->weights.codes[col * p->k + i] - (double)(p->weights.zeros ? p->weights.zeros[entry] : p->zero));
+        sum += x / 254 * value_of(p->weights.scales[entry]) * code;
+        if (p->rounds_scales)
+            sum += scale / 254 * (fabs(value_of(p->x[row * p->k + i])) + x / 254) * code;
+    }
+    return sum;
 }
 
 /* Sum in FP64 and the bound: rounding to binary16 twice, and accumulation in FP32 or of binary16 products. */
@@ -147,6 +171,7 @@ static int64_t count_wrong(const struct problem *p, double *worst) {
             }
             double want = sum + value_of(p->bias[col]), error = fabs(value_of(p->y[row * p->n + col]) - want);
             double bound = 0x1p-10 * (fabs(sum) + fabs(want)) + 0x1p-9 * size / sqrt((double)p->k) + 0x1p-20 * size;
+            bound += rounding_bound(p, row, col);
             *worst = error / bound > *worst ? error / bound : *worst;
             wrong += !(error <= bound); /* NaN is wrong */
         }
@@ -160,8 +185,8 @@ int main(int argc, char **argv) {
     struct problem p = {0};
     char kernels[4096];
     double worst;
-    if (argc != 6) {
-        fprintf(stderr, "usage: layer FOLDER FORMAT M N K\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: layer FOLDER FORMAT M N K [OP]\n");
         return 2;
     }
     p.m = atoll(argv[3]), p.n = atoll(argv[4]), p.k = atoll(argv[5]);
@@ -170,7 +195,7 @@ int main(int argc, char **argv) {
     struct tern_rt_options options = {.kernels_path = kernels, .worst = TERN_EXAMPLE_MATCH, .driver = device_driver()};
     options.tables = tern_tables(&options.table_count);
     require(tern_rt_open(&options, &rt, &err), &err);
-    require(tern_rt_layer(rt, argv[2], NULL, p.n, p.k, &p.layer, &err), &err);
+    require(tern_rt_layer(rt, argv[2], argc == 7 ? argv[6] : NULL, p.n, p.k, &p.layer, &err), &err);
     fill(&p);
     pack(&p);
     launch(rt, &p);

@@ -2,9 +2,7 @@
 #include "commands/dispatch.h"
 
 #include "config/expr.h"
-#include "core/activation.h"
 #include "core/file.h"
-#include "core/log.h"
 #include "formats/format.h"
 #include "store/store.h"
 

@@ -38,6 +38,8 @@ for kind in exact rounded; do
     check "$kind: and packed" env TERN_HOME="$PWD" "$folder/emulate_kernels" "$folder/e/tern_kernels.bin" "$folder/e"
     check "$kind: the test is built" gcc "${own[@]}" -I"$folder" tests/runtime/test_a8.c tests/runtime/emulated.c "${libraries[@]}" -o "$folder/test_a8"
     "$folder/test_a8" "$folder/e" "$kind"
+    check "$kind: the example is built" gcc "${own[@]}" -I"$folder" examples/c/layer.c tests/runtime/device_emulated.c tests/runtime/emulated.c "${libraries[@]}" -o "$folder/layer"
+    check "$kind: examples/c is right" exits 0 " 0 of " "$folder/layer" "$folder/e" ternary-g128 100 264 384 linear-a8
 done
 check "the manifest says which rounds" grep -q '"rounds_scales": true' "$work/rounded/manifest.json"
 check "and which does not" sh -c "! grep -q '\"rounds_scales\": true' '$work/exact/manifest.json'"
