@@ -87,7 +87,7 @@ check "the header states the bound" grep -q "up to 1.03 times" "$work/few/tern_d
 # ---- several GPUs ----
 cp "$work/t.db" "$work/two.db"
 change "$work/two.db" "INSERT INTO device SELECT NULL, 'a100', 'NVIDIA A100-SXM4-80GB', 'u', 'sm_80', driver, 108, l2_bytes, memory_bytes, real FROM device"
-change "$work/two.db" "INSERT INTO winner SELECT NULL, run, (SELECT id FROM device WHERE gpu = 'a100'), real, problem, build, shapes, layer, layer_count, planned, layout, us, us_lo, us_hi, p_best, baseline, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, predicted_us, entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m, regret, sustained_us, sustained_speedup FROM winner WHERE device != (SELECT id FROM device WHERE gpu = 'a100')"
+change "$work/two.db" "INSERT INTO winner SELECT NULL, run, (SELECT id FROM device WHERE gpu = 'a100'), real, problem, build, shapes, layer, layer_count, planned, layout, us, us_lo, us_hi, p_best, baseline, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, predicted_us, entry, grid_x, grid_y, grid_z, block, smem, workspace, cluster, min_m, max_m, regret, sustained_us, sustained_speedup, prologue, prologue_grid, prologue_block FROM winner WHERE device != (SELECT id FROM device WHERE gpu = 'a100')"
 check "two GPUs in one header" exits 0 tern_dispatch.h "$tune" export --gpu h200,a100 --db "$work/two.db" -o "$work/two"
 cat >"$work/use.c" <<'C'
 #define TERN_DISPATCH_IMPLEMENTATION
