@@ -72,7 +72,7 @@ fi
 job=("$tune" --gpu h200 --shapes smoke --layers wide --m 1 --formats ternary-g128 --templates mma-decode --budget 10 --db both.db)
 expect "a plan of dependent launches" 0 "smoke+dependent" "${job[@]}" --launch dependent
 expect "it exports kernels that say so" 0 "" "$tune" export --gpu h200 --db both.db --cache results/cache --allow-planned -o dependent
-expect "as dependent kernels" 0 "" grep -qE '^ +"[0-9a-f]+", "[0-9a-f]+", 1, 64, [0-9]+, [0-9]+, 1},$' dependent/tern_dispatch.h
+expect "as dependent kernels" 0 "" grep -qE '^ +"[0-9a-f]+", "[0-9a-f]+", 1, 64, [0-9]+, [0-9]+, 1, 0},$' dependent/tern_dispatch.h
 expect "a plain plan beside it" 0 "PLANNED" "${job[@]}"
 expect "both are kept" 0 "" sh -c '"$1" show --db both.db | grep -c "^smoke" | grep -qx 2' _ "$tune"
 expect "without a model's name the plain one answers" 1 "" sh -c '"$1" select --gpu h200 --db both.db --format ternary-g128 --m 1 --n 384 --k 256 | grep DEPENDENT=1' _ "$tune"
