@@ -1,4 +1,4 @@
-/* wgmma-a8 on the CPU emulator, bit by bit: each code of the quantiser at its place, integer sums of ternary weights, rows with
+/* wgmma-a8 and mma-a8 on the CPU emulator, bit by bit: each code of the quantiser at its place, integer sums of ternary weights, rows with
  * infinities and NaN. What may differ by roundings is judged by `tune verify`. */
 #include "core/file.h"
 #include "core/half.h"
@@ -22,9 +22,14 @@
 
 enum { M = 72, N = 256, K = 256, SMS = 4 };
 
-static const char *const params =
-    "BLOCK_M=96 CONSUMERS=2 ROW_BLOCKS=1 CHUNK=1 GROUP_M=8 CLUSTER_K=1 STREAM_K=0 ROUND_SCALES=0 "
-    "BY_ADDING=%d STAGES=3";
+#define WGMMA_TILE "BLOCK_M=96 CONSUMERS=2 ROW_BLOCKS=1 CHUNK=1 GROUP_M=8 CLUSTER_K=1 STREAM_K=0 ROUND_SCALES=0 "
+
+struct kernel {
+    const char *name, *params;
+};
+static const struct kernel wgmma = {"wgmma-a8", WGMMA_TILE "BY_ADDING=0 STAGES=3"};
+static const struct kernel wgmma_adding = {"wgmma-a8", WGMMA_TILE "BY_ADDING=1 STAGES=3"};
+static const struct kernel mma = {"mma-a8", "BLOCK_M=64 BLOCK_N=128 WARP_M=32 WARP_N=32 STAGES=2"};
 
 struct fixture {
     struct tern_template *templates;
@@ -55,11 +60,11 @@ static void close_fixture(struct fixture *f) {
     free(f->templates);
 }
 
-static const struct tern_template *find_template(const struct fixture *f) {
+static const struct tern_template *find_template(const struct fixture *f, const char *name) {
     for (size_t i = 0; i < f->template_count; i++)
-        if (strcmp(f->templates[i].name, "wgmma-a8") == 0)
+        if (strcmp(f->templates[i].name, name) == 0)
             return &f->templates[i];
-    fail_msg("no template wgmma-a8");
+    fail_msg("no template %s", name);
     return NULL;
 }
 
@@ -92,19 +97,18 @@ static void compile(const struct tern_candidate *c, const struct tern_format *fo
     tern_str_free(&log);
 }
 
-/* y of x and w by the prologue and the kernel; by_adding: its parameter. Codes and scales of x by the host. */
-static void run(struct fixture *f, int by_adding) {
+/* y of x and w by the prologue and the kernel. Codes and scales of x by the host. */
+static void run(struct fixture *f, const struct kernel *kernel) {
     struct tern_candidate c;
     struct tern_geometry g;
     struct tern_packed packed;
     struct tern_error err = {0};
     const struct tern_problem_shape shape = {.format = &f->w.format, .m = M, .n = N, .k = K, .type = TERN_INT8};
     const struct tern_backend *b = &tern_backend_emu;
-    char path[64], source[80], text[256];
+    char path[64], source[80];
     void *module = NULL;
     tern_str_format(path, sizeof path, "/tmp/tern-test-%ld-a8.so", (long)getpid());
-    tern_str_format(text, sizeof text, params, by_adding);
-    assert_int_equal(tern_candidate_parse(find_template(f), text, &c, &err), TERN_OK);
+    assert_int_equal(tern_candidate_parse(find_template(f, kernel->name), kernel->params, &c, &err), TERN_OK);
     assert_int_equal(tern_candidate_geometry(&c, &shape, SMS, &g, &err), TERN_OK);
     compile(&c, &f->w.format, path);
     assert_int_equal(tern_layout_pack(tern_layout_find(c.tmpl->layout), &f->w, &packed, &err), TERN_OK);
@@ -176,15 +180,32 @@ static void every_code_is_at_its_place(void **state) {
             f.x[5 * K + k] = tern_half_from_double(k == 9 ? 127 : k / 2.0 - 60); /* halves between integers: ties */
             f.x[6 * K + k] = (uint16_t)(k == 200 ? 0xFBFF : 0x2000 + 64 * k);    /* largest magnitude of all, negative */
         }
-        run(&f, i == 1);
-        expect_sums(&f);
-        assert_int_equal(f.y[5 * N + 125] & 0x7FFF, tern_half_from_double(2)); /* 2.5 */
+        for (int of_mma = 0; of_mma < 2; of_mma++) {
+            run(&f, of_mma ? &mma : i == 1 ? &wgmma_adding : &wgmma);
+            expect_sums(&f);
+            assert_int_equal(f.y[5 * N + 125] & 0x7FFF, tern_half_from_double(2)); /* 2.5 */
+        }
         close_fixture(&f);
     }
 }
 
-/* A BitNet layer: codes -1, 0, 1 with one scale, activations int8. Sums below 2048 are binary16 numbers themselves: y is the integer
- * sum, bit by bit, in the even rows; the odd ones have real scales. */
+/* Sums below 2048 are binary16 numbers themselves: y is the integer sum, bit by bit, in the even rows, whose scale is 1. */
+static void expect_whole_sums(struct fixture *f, const struct kernel *kernel) {
+    int64_t seen = 0;
+    run(f, kernel);
+    for (int64_t i = 0; i < M; i += 2) {
+        assert_true(f->scales[i] == 1.0f);
+        for (int64_t j = 0; j < N; j++) {
+            const int sum = integer_sum(f, i, j);
+            assert_true(abs(sum) > 2048 || (double)tern_half_to_float(f->y[i * N + j]) == sum);
+            seen += abs(sum) <= 2048 && sum % 2 != 0;
+        }
+    }
+    assert_true(seen > M * N / 8);
+    expect_sums(f);
+}
+
+/* A BitNet layer: codes -1, 0, 1 with one scale, activations int8. Odd rows have real scales. */
 static void bitnet_sums_are_exact(void **state) {
     static struct fixture f;
     struct tern_random random;
@@ -200,19 +221,20 @@ static void bitnet_sums_are_exact(void **state) {
                  : k == i ? tern_half_from_double(127)
                           : *x;
         }
-    run(&f, 0);
-    int64_t seen = 0;
-    for (int64_t i = 0; i < M; i += 2) {
-        assert_true(f.scales[i] == 1.0f);
-        for (int64_t j = 0; j < N; j++) {
-            const int sum = integer_sum(&f, i, j);
-            assert_true(abs(sum) > 2048 || (double)tern_half_to_float(f.y[i * N + j]) == sum);
-            seen += abs(sum) <= 2048 && sum % 2 != 0;
-        }
-    }
-    assert_true(seen > M * N / 8);
-    expect_sums(&f);
+    expect_whole_sums(&f, &wgmma);
+    expect_whole_sums(&f, &mma);
     close_fixture(&f);
+}
+
+/* Rows 1, 9, 17 and 25, and no others. */
+static void expect_spoilt(struct fixture *f, const struct kernel *kernel) {
+    run(f, kernel);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            const bool spoilt = i % 8 == 1 && i<32, is_nan = (f->y[i * N + j] & 0x7FFF)> 0x7C00;
+            if (spoilt != is_nan)
+                fail_msg("row %d column %d: %04x", (int)i, (int)j, f->y[i * N + j]);
+        }
 }
 
 static void infinities_and_nan_spoil_their_row_only(void **state) {
@@ -223,13 +245,8 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
     tern_activations_random(TERN_INT8, M, K, 24, f.x);
     for (int i = 0; i < 4; i++)
         f.x[(8 * i + 1) * K + 67 * i] = specials[i];
-    run(&f, 0);
-    for (int64_t i = 0; i < M; i++)
-        for (int64_t j = 0; j < N; j++) {
-            const bool spoilt = i % 8 == 1 && i<32, is_nan = (f.y[i * N + j] & 0x7FFF)> 0x7C00;
-            if (spoilt != is_nan)
-                fail_msg("row %d column %d: %04x", (int)i, (int)j, f.y[i * N + j]);
-        }
+    expect_spoilt(&f, &wgmma);
+    expect_spoilt(&f, &mma);
     close_fixture(&f);
 }
 
