@@ -344,7 +344,7 @@ __device__ __forceinline__ void store_output(const tern_args &args, const tern_p
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) tern_mma_a8(const struct tern_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, 8 / WARPS) tern_mma_a8(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const tern_place at = find_place(args);
     const int warp = (int)threadIdx.x / 32;

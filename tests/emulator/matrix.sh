@@ -48,8 +48,8 @@ verify 16 "$@"
 verify 12 --activations bf16 --formats ternary-g128,gptq4-g128-asym,gptq8-g64-asym "$@"
 grep -q '^activations: bf16' "$work/log"
 check "the table says that it is of bfloat16" $?
-# int8: x is quantised first; code widths, groups that are short or span a tile, one scale a row
-verify 5 --activations int8 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel "$@"
+# int8: x is quantised first; code widths, groups that are short or span a tile, one scale a row, by both templates
+verify 10 --activations int8 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel "$@"
 
 # ---- a kernel with one bug at a time --------------------------------------------------------------------------------------------
 home=$work/home
