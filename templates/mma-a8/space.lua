@@ -66,7 +66,7 @@ local function warp_rule(p, problem)
     -- sums; of a row tile: A of a piece, sums of a group, codes, scales and zeros
     local grouped = problem.groups > 1
     local piece = not grouped and 2 or problem.group % 128 == 0 and 4 or problem.group % 64 == 0 and 2 or 1
-    local row_tile = 4 * piece + (grouped and 8 or 0) + problem.bits + 4
+    local row_tile = 4 * piece + (grouped and 8 or 0) + problem.bits + (problem.sym and 4 or 6)
     if p.WARP_N * p.WARP_M // 32 + p.WARP_N // 16 * row_tile + 4 * piece + 56 > 250 then
         return "registers"
     end
