@@ -204,6 +204,19 @@ static enum tern_status judge(const struct run *run, struct tern_error *err) {
     return TERN_FAILED;
 }
 
+/* What the devices' time went into; what is in none of the parts, they waited for the host. */
+static void tell_gpu_time(const struct run *run) {
+    const double *s = run->seconds, percent = 100 / run->gpu_s;
+    double device_s = s[TERN_GPU_LAUNCHES] + s[TERN_GPU_RESTS] + s[TERN_GPU_VERIFICATION] + s[TERN_GPU_PREPARATION];
+    tern_log_note(
+        "%.0f s of GPU time: %.1f %% in measured and warm-up launches, %.1f %% in rests between cool ones, %.1f %% in "
+        "verification, %.1f %% in preparing layers, %.1f %% waiting for the host",
+        run->gpu_s, percent * s[TERN_GPU_LAUNCHES], percent * s[TERN_GPU_RESTS], percent * s[TERN_GPU_VERIFICATION],
+        percent * s[TERN_GPU_PREPARATION], percent * (run->gpu_s - device_s));
+    tern_log_debug("it waited %.2f s in trials, %.2f s in finals, %.2f s in other requests, %.2f s for requests",
+                   s[TERN_GPU_TRIALS], s[TERN_GPU_FINALS], s[TERN_GPU_OTHERS], s[TERN_GPU_REQUESTS]);
+}
+
 static void print(const struct run *run) {
     struct tern_results results = {0};
     tern_run_results(run, &results);
@@ -226,12 +239,8 @@ static void print(const struct run *run) {
         tern_log_warn("see that nothing else uses the GPU or its host, and run again",
                       "this machine is noisy: %lld of %lld finals did not settle within 0.5 %%",
                       (long long)run->finals_unsettled, (long long)run->finals_judged);
-    if (run->busy_s > 0)
-        tern_log_note(
-            "%.0f s of GPU time: %.1f %% in measured and warm-up launches, %.1f %% in rests between cool ones, %.1f %% in "
-            "verification, %.1f %% in preparing layers, the rest loading and waiting",
-            run->gpu_s, 100 * run->busy_s / run->gpu_s, 100 * run->rest_s / run->gpu_s, 100 * run->verify_s / run->gpu_s,
-            100 * run->prepare_s / run->gpu_s);
+    if (run->seconds[TERN_GPU_LAUNCHES] > 0)
+        tell_gpu_time(run);
     if (run->options.replay && run->outcomes[TERN_OUTCOME_INVALID] > 0)
         tern_log_warn("record again if templates have changed since", "%lld of %lld answers are not in the recording",
                       (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);

@@ -58,9 +58,9 @@ static enum tern_call receive(struct run_gpu *gpu, json_t **reply, char *why, si
         *reply = NULL;
         return call;
     }
-    gpu->run->busy_s += tern_message_real(*reply, "busy_seconds", 0);
-    gpu->run->rest_s += tern_message_real(*reply, "rest_seconds", 0);
-    gpu->run->verify_s += tern_message_real(*reply, "verify_seconds", 0);
+    const json_t *seconds = json_object_get(*reply, "seconds");
+    for (int i = 0; i < TERN_GPU_TIMES; i++)
+        gpu->run->seconds[i] += tern_message_real(seconds, tern_gpu_time_name((enum tern_gpu_time)i), 0);
     if (json_is_true(json_object_get(*reply, "sticky"))) { /* the context is lost; the worker is ending */
         tern_run_gpu_kill(gpu);
         gpu->suspect = true;
@@ -148,9 +148,7 @@ static enum tern_status prepare(struct run_gpu *gpu, const struct run_problem *p
     tern_run_weights_request(run, p, request);
     enum tern_status status = TERN_OK;
     tern_log_progress("%s %s: weights, copies and reference", shape.format->name, run->shapes.layers[p->layer].name);
-    int64_t start_ns = tern_clock_now_ns();
     enum tern_call call = exchange(gpu, request, PREPARE_TIMEOUT_S, &reply, why, sizeof why, &status, err);
-    gpu->run->prepare_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
     if (call != TERN_CALL_OK)
         status = tern_error_set(err, TERN_MISSING, "the GPU worker died while preparing %s %s: %s", shape.format->name,
                                 run->shapes.layers[p->layer].name, why);

@@ -33,6 +33,7 @@
 #include "space/search.h"
 #include "store/cache.h"
 #include "store/store.h"
+#include "worker/gpu.h"
 #include "worker/process.h"
 
 #include <pthread.h>
@@ -176,9 +177,8 @@ struct run {
     int64_t start_ns, tune_ns;               /* since when it runs, and tunes problems */
     size_t resumed;                          /* problems that were done before that */
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
-    /* Time that the run had its devices for trials, all of them together, and the parts of it that measured and warm-up
-     * launches, rests before cool ones, checks and verifications, and the preparation of layers took. */
-    double gpu_s, busy_s, rest_s, verify_s, prepare_s;
+    /* Time that the run had its devices for trials, all of them together, and what workers say it went into. */
+    double gpu_s, seconds[TERN_GPU_TIMES];
 };
 
 /* run_setup.c */

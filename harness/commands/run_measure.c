@@ -85,7 +85,7 @@ enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
         tern_log_note("%zu of %zu problems are done already", run->resumed, run->problem_count);
     if (status == TERN_OK)
         status = compile_needed(run, err);
-    run->busy_s = run->rest_s = run->verify_s = run->prepare_s = 0; /* of calibrating */
+    memset(run->seconds, 0, sizeof run->seconds); /* of calibrating */
     run->tune_ns = tern_clock_now_ns();
     double budget_s = run->options.replay ? (double)INFINITY : DEFAULT_BUDGET_S;
     if (run->options.budget_s > 0)

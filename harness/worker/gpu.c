@@ -1,6 +1,7 @@
 /* GPU worker: one request after the other on one device. See gpu.h for the messages. */
 #include "worker/gpu.h"
 
+#include "core/clock.h"
 #include "worker/gpu_inbox.h"
 #include "worker/gpu_session.h"
 #include "worker/process.h"
@@ -104,37 +105,68 @@ static json_t *answer(struct gpu_session *s, const json_t *request) {
     return tern_reply_error(&err);
 }
 
-/* What the parent has been told of where the time went. */
-struct told {
-    double busy_s, rest_s, verify_s;
-};
+const char *tern_gpu_time_name(enum tern_gpu_time which) {
+    static const char *const names[TERN_GPU_TIMES] = {"launches", "rests",  "verification", "preparation",
+                                                      "trials",   "finals", "others",       "requests"};
+    return names[which];
+}
 
-static void add_seconds(json_t *reply, const struct gpu_session *s, struct told *told) {
-    const struct told now = {.busy_s = s->context ? tern_cuda_busy_s(s->context) : 0,
-                             .rest_s = s->context ? tern_cuda_rest_s(s->context) : 0,
-                             .verify_s = s->verify_s};
-    json_object_set_new(reply, "busy_seconds", json_real(now.busy_s - told->busy_s));
-    json_object_set_new(reply, "rest_seconds", json_real(now.rest_s - told->rest_s));
-    json_object_set_new(reply, "verify_seconds", json_real(now.verify_s - told->verify_s));
-    *told = now;
+static double device_seconds(struct gpu_session *s) {
+    s->seconds[TERN_GPU_LAUNCHES] = s->context ? tern_cuda_busy_s(s->context) : 0;
+    s->seconds[TERN_GPU_RESTS] = s->context ? tern_cuda_rest_s(s->context) : 0;
+    return s->seconds[TERN_GPU_LAUNCHES] + s->seconds[TERN_GPU_RESTS] + s->seconds[TERN_GPU_VERIFICATION];
+}
+
+/* The answer, and on which account its time goes. */
+static json_t *answer_timed(struct gpu_session *s, const json_t *request) {
+    const char *what = tern_message_text(request, "do");
+    enum tern_gpu_time account = strcmp(what, "prepare") == 0 ? TERN_GPU_PREPARATION
+                                 : strcmp(what, "trial") == 0 ? TERN_GPU_TRIALS
+                                 : strcmp(what, "final") == 0 ? TERN_GPU_FINALS
+                                                              : TERN_GPU_OTHERS;
+    int64_t start_ns = tern_clock_now_ns();
+    double before_s = device_seconds(s);
+    json_t *reply = answer(s, request);
+    gpu_spent(s, account, start_ns);
+    s->seconds[account] -= device_seconds(s) - before_s;
+    return reply;
+}
+
+/* What has been added since `told`, which the parent knows. */
+static void add_seconds(json_t *reply, const struct gpu_session *s, double *told) {
+    json_t *seconds = json_object();
+    for (int i = 0; i < TERN_GPU_TIMES; i++) {
+        json_object_set_new(seconds, tern_gpu_time_name((enum tern_gpu_time)i), json_real(s->seconds[i] - told[i]));
+        told[i] = s->seconds[i];
+    }
+    json_object_set_new(reply, "seconds", seconds);
+}
+
+/* NULL: the parent is done, or gone. Before it asks to settle it compiles, and nobody waits for it. */
+static json_t *next_request(struct gpu_session *s) {
+    int64_t start_ns = tern_clock_now_ns();
+    json_t *request = NULL;
+    if (s->inbox)
+        request = gpu_inbox_take(s->inbox);
+    else if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
+        request = NULL;
+    if (request && strcmp(tern_message_text(request, "do"), "settle") != 0)
+        gpu_spent(s, TERN_GPU_REQUESTS, start_ns);
+    return request;
 }
 
 int tern_gpu_worker(void) {
     struct gpu_session session;
     memset(&session, 0, sizeof session);
-    struct told told = {0};
+    double told[TERN_GPU_TIMES] = {0};
     while (!session.sticky) {
-        json_t *request = NULL;
-        if (session.inbox)
-            request = gpu_inbox_take(session.inbox);
-        else if (tern_message_receive(TERN_WORKER_FD, 0, &request) != TERN_MESSAGE_OK)
-            request = NULL;
+        json_t *request = next_request(&session);
         if (!request)
-            break; /* the parent is done, or gone */
-        json_t *reply = answer(&session, request);
+            break;
+        json_t *reply = answer_timed(&session, request);
         if (session.sticky)
             json_object_set_new(reply, "sticky", json_true());
-        add_seconds(reply, &session, &told);
+        add_seconds(reply, &session, told);
         if (session.context && !session.inbox && !session.sticky) /* before the answer: the next message is for the thread */
             session.inbox = gpu_inbox_open(&session);
         enum tern_message_status sent = tern_message_send(TERN_WORKER_FD, reply);

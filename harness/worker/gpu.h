@@ -21,11 +21,26 @@
  * these formats will need; answers {"sm_mhz"}.
  * {"do": "calibrate", "seconds"}: ceilings of the device, with so many seconds of load a matrix type; answers
  * {"ceilings": [{"kind", "argument", "value", "unit", "sm_mhz", "samples"}]} (core/ceiling.h).
- * Every answer holds "busy_seconds", what replays took since the last one by the device's events, "rest_seconds" before cool
- * replays, and "verify_seconds", the time of checks and verifications. Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
+ * Every answer holds "seconds", an object: what the time since the last one went into, by tern_gpu_time_name. Anything that is no candidate's fault answers {"status", "error", "hint"}. After a fault of the device the answer holds
  * "sticky": true and the process ends: the context is lost. */
 #ifndef TERN_WORKER_GPU_H
 #define TERN_WORKER_GPU_H
+
+/* Launches and rests between cool ones are the device's, verification includes checks on small shapes and the host's part in
+ * both, preparation is of layers. In the others the device waits for the host: parts of trials, of finals and of other requests,
+ * and from an answer to the next request. */
+enum tern_gpu_time {
+    TERN_GPU_LAUNCHES,
+    TERN_GPU_RESTS,
+    TERN_GPU_VERIFICATION,
+    TERN_GPU_PREPARATION,
+    TERN_GPU_TRIALS,
+    TERN_GPU_FINALS,
+    TERN_GPU_OTHERS,
+    TERN_GPU_REQUESTS,
+    TERN_GPU_TIMES
+};
+const char *tern_gpu_time_name(enum tern_gpu_time which);
 
 int tern_gpu_worker(void); /* returns the exit code */
 

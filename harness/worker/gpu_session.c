@@ -2,6 +2,7 @@
 #include "worker/gpu_session.h"
 #include "worker/gpu_inbox.h"
 
+#include "core/clock.h"
 #include "core/str.h"
 #include "verify/guard.h"
 #include "worker/real_weights.h"
@@ -13,6 +14,10 @@
 #define ALIGN(bytes) (((bytes) + 255) / 256 * 256)
 #define COLD_FACTOR  2.5 /* all copies together are this many times the L2: a copy is evicted before its turn comes again */
 #define GUARD_SEED   0x7465726eull
+
+void gpu_spent(struct gpu_session *s, enum tern_gpu_time account, int64_t start_ns) {
+    s->seconds[account] += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+}
 
 static void describe_gpu(struct gpu_session *s) {
     const struct tern_device_info *i = &s->info;

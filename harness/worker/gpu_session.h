@@ -11,6 +11,7 @@
 #include "space/grid.h"
 #include "store/cache.h"
 #include "worker/check.h"
+#include "worker/gpu.h"
 
 #include <jansson.h>
 
@@ -82,11 +83,11 @@ struct gpu_session {
     struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
     struct gpu_layer layer;
     int64_t seed;
-    bool cool;               /* the request at hand is timed on a cool device */
-    struct tern_flush flush; /* opened by the first such request */
-    bool sticky;             /* the context is lost, or the weights are damaged: answer and end */
-    double verify_s;         /* spent on checks and verifications so far, the host's part included */
-    struct gpu_inbox *inbox; /* NULL: messages are read by the caller, and nothing is loaded ahead */
+    bool cool;                      /* the request at hand is timed on a cool device */
+    struct tern_flush flush;        /* opened by the first such request */
+    bool sticky;                    /* the context is lost, or the weights are damaged: answer and end */
+    double seconds[TERN_GPU_TIMES]; /* so far; launches and rests are the context's (gpu.c) */
+    struct gpu_inbox *inbox;        /* NULL: messages are read by the caller, and nothing is loaded ahead */
 };
 
 /* A candidate loaded for the prepared layer at one M. */
@@ -98,6 +99,9 @@ struct gpu_kernel {
     enum tern_arithmetic arithmetic;
     enum tern_exactness exactness; /* of the weights (verify/reference.h) */
 };
+
+/* Adds the time since start_ns to an account. */
+void gpu_spent(struct gpu_session *s, enum tern_gpu_time account, int64_t start_ns);
 
 enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err);
 enum tern_status gpu_session_prepare(struct gpu_session *s, const json_t *request, struct tern_error *err);

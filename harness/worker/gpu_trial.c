@@ -137,7 +137,7 @@ json_t *gpu_trial(struct gpu_session *s, const json_t *request) {
     int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK && checked)
         status = gpu_check(s, request, &check, &err);
-    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    gpu_spent(s, TERN_GPU_VERIFICATION, start_ns);
     if (status == TERN_OK && checked)
         tell_check(&check);
     if (status == TERN_OK && check.outcome == TERN_OUTCOME_OK)

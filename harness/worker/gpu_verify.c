@@ -184,7 +184,7 @@ enum tern_status gpu_verify_before(struct gpu_session *s, const struct gpu_kerne
                                    struct tern_error *err) {
     int64_t start_ns = tern_clock_now_ns();
     enum tern_status status = before(s, kernel, m, v, err);
-    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    gpu_spent(s, TERN_GPU_VERIFICATION, start_ns);
     return status;
 }
 
@@ -192,6 +192,6 @@ enum tern_status gpu_verify_after(struct gpu_session *s, const struct gpu_kernel
                                   struct gpu_verdict *v, struct tern_error *err) {
     int64_t start_ns = tern_clock_now_ns();
     enum tern_status status = after(s, kernel, m, in_place, v, err);
-    s->verify_s += (double)(tern_clock_now_ns() - start_ns) * 1e-9;
+    gpu_spent(s, TERN_GPU_VERIFICATION, start_ns);
     return status;
 }

@@ -62,6 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) tern_planted(const struct 
                 part += (float)((int)code_of(args, n, k) - zero) * __half2float(x[m * args.k + k]);
             sum += part * __half2float(static_cast<const __half *>(args.scales)[side]);
         }
+        sum += args.bias ? __half2float(static_cast<const __half *>(args.bias)[n]) : 0;
         if (fault == RACE && (raced >> 4 & 1u) != 0)
             sum *= 1.0001f;
         if (fault == WRONG && last && m == args.m - 1)
