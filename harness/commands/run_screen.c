@@ -40,6 +40,7 @@ struct attempt {
     double *samples;
     size_t sample_count;
     int64_t start_ns;
+    bool due; /* it has a result that is not committed */
 };
 
 static void hear_neighbour(struct screening *s, size_t number, const struct run_problem *other) {
@@ -294,6 +295,7 @@ static enum tern_status finish(struct screening *s, struct attempt *a, struct te
     }
     if (a->trial.gpu_seconds > 0)
         s->spent_s += a->trial.gpu_seconds;
+    a->due = false;
     free(a->samples);
     a->samples = NULL;
     return status;
@@ -326,11 +328,19 @@ static enum tern_status take_back(struct screening *s, const struct attempt *a, 
     return status == TERN_OK ? back : status;
 }
 
-/* Sends `now`; while the device is at it, learns from `previous` and chooses, journals and has loaded what comes next, if that
- * pays; then takes in and commits the result. */
-static enum tern_status run_attempt(struct screening *s, struct attempt *now, const struct attempt *previous,
-                                    struct attempt *next, bool *have_next, struct tern_error *err) {
-    enum tern_status status = send(s, now, err);
+/* Commits what an attempt has brought, if it has not been done; an error before it stays the first. */
+static enum tern_status commit(struct screening *s, struct attempt *a, enum tern_status status, struct tern_error *err) {
+    if (!a || !a->due)
+        return status;
+    enum tern_status finished = finish(s, a, status == TERN_OK ? err : NULL);
+    return status == TERN_OK ? finished : status;
+}
+
+/* Sends `now`; while the device is at it, commits and learns from `previous` and chooses, journals and has loaded what comes
+ * next, if that pays; then takes in the result. */
+static enum tern_status run_attempt(struct screening *s, struct attempt *now, struct attempt *previous, struct attempt *next,
+                                    bool *have_next, struct tern_error *err) {
+    enum tern_status status = commit(s, previous, send(s, now, err), err);
     *have_next = false;
     if (status != TERN_OK)
         return take_back(s, now, status, err);
@@ -342,8 +352,7 @@ static enum tern_status run_attempt(struct screening *s, struct attempt *now, co
         hint(s, next);
     if (status == TERN_OK)
         status = receive(s, now, err);
-    if (status == TERN_OK)
-        status = finish(s, now, err);
+    now->due = status == TERN_OK;
     tell_progress(s, now);
     if (!*have_next || (status == TERN_OK && !tern_interrupted()))
         return status;
@@ -351,20 +360,21 @@ static enum tern_status run_attempt(struct screening *s, struct attempt *now, co
     return take_back(s, next, status, err);
 }
 
-/* The device waits only while a result is written to the journal and the next request sent: `next` is chosen without the result
- * of `now`, which is not there yet. Where that does not pay it is chosen with it. */
+/* The device waits only until the next request is sent: `next` is chosen without the result of `now`, which is not there yet and
+ * is committed behind it. Where that does not pay, `next` is chosen with the result. */
 static enum tern_status run_attempts(struct screening *s, struct tern_error *err) {
     struct attempt slots[3], *now = &slots[0], *next = &slots[1], *previous = NULL;
     bool have = false;
     enum tern_status status = begin_next(s, now, &have, err);
     while (have && status == TERN_OK) {
         status = run_attempt(s, now, previous, next, &have, err);
-        if (status != TERN_OK)
-            return status;
         previous = now;
-        if (!have) {
-            absorb(s, previous);
+        if (!have || status != TERN_OK) {
+            status = commit(s, now, status, err);
             previous = NULL;
+            if (status != TERN_OK)
+                break;
+            absorb(s, now);
             status = begin_next(s, next, &have, err);
         }
         now = next;

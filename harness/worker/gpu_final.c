@@ -201,10 +201,8 @@ static json_t *final_reply(struct final *f) {
 
 static void final_free(struct final *f) {
     void *context = f->s->context;
-    for (size_t i = 0; i < f->count; i++) {
+    for (size_t i = 0; i < f->count; i++)
         tern_graph_free(context, f->rounds.entrants[i].graph);
-        gpu_kernel_unload(f->s, &f->kernels[i]);
-    }
     for (enum baseline b = 0; b < BASELINES; b++)
         tern_graph_free(context, baseline(f, b)->graph);
     if (f->gemm)

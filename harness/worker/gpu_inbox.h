@@ -4,8 +4,6 @@
 #define TERN_WORKER_GPU_INBOX_H
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 struct gpu_session;
 struct gpu_inbox;
@@ -14,8 +12,6 @@ struct gpu_inbox;
 struct gpu_inbox *gpu_inbox_open(struct gpu_session *session);
 /* The next request, the caller's; NULL when the parent is done, or gone. */
 json_t *gpu_inbox_take(struct gpu_inbox *inbox);
-/* A module that was loaded ahead with this much dynamic shared memory; from then on the caller's. False: there is none. */
-bool gpu_inbox_module(struct gpu_inbox *inbox, const char *cubin, int64_t smem_bytes, void **module, void **function);
 /* Waits for the end of the messages; before the context closes. */
 void gpu_inbox_close(struct gpu_inbox *inbox);
 

@@ -1,6 +1,5 @@
 /* Opening the device and preparing a layer in a GPU worker. See gpu_session.h. */
 #include "worker/gpu_session.h"
-#include "worker/gpu_inbox.h"
 
 #include "core/clock.h"
 #include "core/str.h"
@@ -44,6 +43,7 @@ static enum tern_status probe(struct gpu_session *s, struct tern_error *err) {
 
 enum tern_status gpu_session_hello(struct gpu_session *s, const json_t *request, struct tern_error *err) {
     s->backend = &tern_backend_cuda;
+    (void)pthread_mutex_init(&s->modules.lock, NULL);
     enum tern_status status = s->backend->open((int)tern_message_int(request, "device", 0), &s->context, err);
     if (status == TERN_OK)
         status = s->backend->info(s->context, &s->info, err);
@@ -86,6 +86,8 @@ void gpu_session_close(struct gpu_session *s) {
         return;
     if (!s->sticky) /* after a sticky fault nothing can be freed; the process ends */
         layer_free(s);
+    if (!s->sticky)
+        gpu_modules_close(s);
     for (size_t i = 0; i < s->bench_count && !s->sticky; i++)
         tern_check_bench_free(s->benches[i].bench);
     if (!s->sticky)
@@ -303,21 +305,6 @@ enum tern_status gpu_cubin(struct gpu_session *s, const char *hash, void **image
     return status;
 }
 
-/* The module of a cubin: loaded ahead, or now. */
-static enum tern_status load_module(struct gpu_session *s, const char *cubin, struct gpu_kernel *kernel,
-                                    struct tern_error *err) {
-    void *image = NULL;
-    size_t bytes = 0;
-    if (gpu_inbox_module(s->inbox, cubin, kernel->geometry.smem_bytes, &kernel->module, &kernel->function))
-        return TERN_OK;
-    enum tern_status status = gpu_cubin(s, cubin, &image, &bytes, err);
-    if (status == TERN_OK)
-        status = s->backend->module_load(s->context, image, bytes, kernel->candidate.tmpl->entry,
-                                         kernel->geometry.smem_bytes, &kernel->module, &kernel->function, err);
-    free(image);
-    return status;
-}
-
 enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
                                  struct tern_error *err) {
     const struct gpu_layer *l = &s->layer;
@@ -332,19 +319,14 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
     if (status == TERN_OK)
         status = ensure_workspace(s, kernel->geometry.workspace_bytes, err);
     if (status == TERN_OK)
-        status = load_module(s, tern_message_text(request, "cubin"), kernel, err);
+        status = gpu_module(s, tern_message_text(request, "cubin"), kernel->candidate.tmpl->entry,
+                            kernel->geometry.smem_bytes, &kernel->module, &kernel->function, err);
     if (status == TERN_OK && kernel->candidate.tmpl->prologue[0])
         status = s->backend->module_function(s->context, kernel->module, kernel->candidate.tmpl->prologue, &kernel->prologue,
                                              err);
     kernel->arithmetic = tern_check_arithmetic(&kernel->candidate, s->layer.type);
     kernel->exactness = tern_check_exactness(&kernel->candidate);
     return status == TERN_OK ? gpu_references(s, kernel->arithmetic, err) : status;
-}
-
-void gpu_kernel_unload(struct gpu_session *s, struct gpu_kernel *kernel) {
-    if (kernel->module && !s->sticky)
-        s->backend->module_unload(s->context, kernel->module);
-    kernel->module = NULL;
 }
 
 struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, size_t copy) {

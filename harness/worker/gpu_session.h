@@ -12,6 +12,7 @@
 #include "store/cache.h"
 #include "worker/check.h"
 #include "worker/gpu.h"
+#include "worker/gpu_modules.h"
 
 #include <jansson.h>
 
@@ -81,6 +82,7 @@ struct gpu_session {
     struct gpu_bench benches[GPU_MAX_BENCHES];
     size_t bench_count;
     struct tern_gpu gpu; /* facts of the device, as valid() of a template asks for them */
+    struct gpu_modules modules;
     struct gpu_layer layer;
     int64_t seed;
     bool cool;                      /* the request at hand is timed on a cool device */
@@ -116,7 +118,6 @@ enum tern_status gpu_cubin(struct gpu_session *s, const char *hash, void **image
  * TERN_INTERNAL. */
 enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, int64_t m, struct gpu_kernel *kernel,
                                  struct tern_error *err);
-void gpu_kernel_unload(struct gpu_session *s, struct gpu_kernel *kernel);
 /* Launch of the kernel on weight copy `copy`. */
 struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, size_t copy);
 

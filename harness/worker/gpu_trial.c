@@ -96,7 +96,6 @@ static enum tern_status try_candidate(struct gpu_session *s, const json_t *reque
     enum tern_status status = gpu_kernel_load(s, request, m, &kernel, err);
     if (status == TERN_FAILED ||
         status == TERN_MISSING) { /* the driver refused it, or memory is short: the candidate's fault */
-        gpu_kernel_unload(s, &kernel);
         *reply = trial_reply(TERN_OUTCOME_RESOURCES, err->text, NULL, 0, 0);
         return TERN_OK;
     }
@@ -106,7 +105,6 @@ static enum tern_status try_candidate(struct gpu_session *s, const json_t *reque
     if (status == TERN_OK && v.outcome == TERN_OUTCOME_OK)
         status = time_verified(s, &kernel, m, request, samples, &count, &v, err);
     double gpu_seconds = (double)(tern_clock_now_ns() - start_ns) * 1e-9;
-    gpu_kernel_unload(s, &kernel);
     if (status != TERN_OK)
         return status;
     tern_cuda_watch(s->context, &clocks);
