@@ -92,8 +92,9 @@ static void pick_finalists(struct final *f) {
     }
 }
 
+/* In one commit: each waits for the disk, and the device for it. */
 static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
-    enum tern_status status = TERN_OK;
+    enum tern_status status = tern_store_batch_begin(f->run->store, err);
     for (size_t i = 0; i < f->count && status == TERN_OK; i++) {
         struct finalist *x = &f->list[i];
         x->trial = (struct tern_store_trial){.run = f->run->run_id,
@@ -108,7 +109,7 @@ static enum tern_status begin_trials(struct final *f, struct tern_error *err) {
         tern_str_copy(x->trial.policy, sizeof x->trial.policy, tern_run_policy(f->run, f->p));
         status = tern_store_trial_begin(f->run->store, &x->trial, err);
     }
-    return status;
+    return tern_store_batch_end(f->run->store, status, err);
 }
 
 static json_t *final_request(const struct final *f) {

@@ -36,7 +36,6 @@ struct final {
     struct tern_clocks loaded_clocks;
     struct tern_gemm *gemm;
     int algorithms, best;
-    void *scratch; /* dense weights of one copy, written by the dequantise baseline */
 };
 
 static enum tern_status capture_entry(struct final *f, size_t i, double screen_us, struct tern_error *err) {
@@ -98,15 +97,15 @@ static enum tern_status capture_dequant(struct final *f, struct tern_error *err)
     const struct gpu_pack *pack;
     size_t count = 0;
     enum tern_status status = gpu_pack(f->s, TERN_DEQUANTISE_LAYOUT, &pack, err);
-    if (status == TERN_OK)
-        status = f->s->backend->alloc(f->s->context, dense_bytes(l), &f->scratch, err);
+    if (status == TERN_OK && !l->scratch)
+        status = f->s->backend->alloc(f->s->context, dense_bytes(l), &l->scratch, err);
     for (; status == TERN_OK && count < gpu_graph_launches(f->s, pack->stride, pack->copies, f->m, 100.0); count++) {
         struct tern_args args = gpu_layer_args(f->s, pack, f->m, count % pack->copies);
-        args.y = f->scratch;
+        args.y = l->scratch;
         status = tern_fixed_dequantise(f->s->fixed, &l->weights.format, l->type, &args, &before[count], err);
     }
     if (status == TERN_OK)
-        status = tern_gemm_capture_after(f->s->context, f->gemm, f->best, before, count, l->inputs[0].x, f->scratch, l->y.at,
+        status = tern_gemm_capture_after(f->s->context, f->gemm, f->best, before, count, l->inputs[0].x, l->scratch, l->y.at,
                                          &baseline(f, DEQUANT)->graph, err);
     return status;
 }
@@ -207,8 +206,6 @@ static void final_free(struct final *f) {
         tern_graph_free(context, baseline(f, b)->graph);
     if (f->gemm)
         tern_gemm_close(context, f->gemm);
-    if (f->scratch)
-        f->s->backend->release(context, f->scratch);
 }
 
 json_t *gpu_final(struct gpu_session *s, const json_t *request) {

@@ -70,6 +70,8 @@ static void layer_free(struct gpu_session *s) {
     }
     if (l->dense)
         s->backend->release(s->context, l->dense);
+    if (l->scratch)
+        s->backend->release(s->context, l->scratch);
     if (l->late_x)
         s->backend->release(s->context, l->late_x);
     for (size_t i = 0; i < l->pack_count; i++)

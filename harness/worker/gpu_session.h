@@ -61,6 +61,7 @@ struct gpu_layer {
     void *late_x;                        /* x of dependent launches that are verified; made by the first */
     void *dense;                         /* weights of that type for the baselines: dense_copies * N*K, cold as well */
     size_t dense_copies;
+    void *scratch; /* dense weights of one copy, written by the dequantise baseline; made by the first final */
 };
 
 /* Check problems of one (format, type of x and y, layout), kept for the hundreds of candidates that share them. */
