@@ -149,6 +149,8 @@ static json_t *make_request(void *user, size_t index) {
     char params[512], key[TERN_HASH_CHARS];
     struct tern_str source = {0};
     tern_candidate_text(&item->candidate, params, sizeof params);
+    if (v->options.sanitize)
+        tern_str_append(&source, "#define TERN_SANITIZE 1\n");
     tern_candidate_preamble(&item->candidate, &v->formats[item->format], v->type, &source);
     tern_str_append(&source, v->kernels[t]);
     struct tern_hash_state *hash = tern_hash_new();

@@ -263,11 +263,9 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
     tern_wgmma_commit();
 }
 
-/* One lane arrives for its warp: without the barrier other lanes' reads are not ordered before the next copy there. */
+/* The warp has read a stage. */
 __device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int stage) {
-    __syncwarp();
-    if (stage >= 0 && state.lane == 0)
-        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
+    tern_warp_arrive(barrier_of(shared, stage, TERN_EMPTY), state.lane, stage >= 0);
 }
 
 /* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
@@ -454,7 +452,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_a8(const str
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
     tern_wgmma_start();
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + TERN_WARPGROUP, 4 * CONSUMERS);
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + TERN_WARPGROUP, 4 * CONSUMERS * TERN_WARP_ARRIVALS);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

@@ -252,11 +252,9 @@ __device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int
     tern_wgmma_commit();
 }
 
-/* One lane arrives for its warp: the barrier orders the other lanes' reads before the next copy there. */
+/* The warp has read a stage. */
 __device__ __forceinline__ void release(unsigned char *shared, int stage, int lane) {
-    __syncwarp();
-    if (stage >= 0 && lane == 0)
-        tern_barrier_arrive(barrier_of(shared, stage, TERN_EMPTY));
+    tern_warp_arrive(barrier_of(shared, stage, TERN_EMPTY), lane, stage >= 0);
 }
 
 __device__ __forceinline__ void await_stage(const consumer &state, unsigned char *shared) {
@@ -446,8 +444,8 @@ __device__ __forceinline__ void start_barriers(unsigned char *shared) {
 #pragma unroll
     for (int stage = 0; stage < STAGES; stage++) {
         unsigned char *barriers = shared + BARRIERS_AT + stage * TERN_SLICE_BARRIERS;
-        tern_barriers_init(barriers + TERN_FULL, 1, 33); /* weights by each lane, x */
-        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N);
+        tern_barriers_init(barriers + TERN_FULL, 1, 32 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
+        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS);
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
     tern_barriers_publish();

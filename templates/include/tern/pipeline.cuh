@@ -38,6 +38,20 @@ __device__ __forceinline__ void tern_barrier_arrive(void *barrier) {
 #endif
 }
 
+// One arrival for a warp, if it is wanted: its lanes' accesses to shared memory come before what waits for it. __syncwarp orders the lanes, and one of
+// them arrives. racecheck of compute-sanitizer does not know that order and reports the other 31, so in a build for it
+// (TERN_SANITIZE, `tune verify --sanitize`) every lane arrives, and a barrier expects TERN_WARP_ARRIVALS of each warp.
+#ifdef TERN_SANITIZE
+#define TERN_WARP_ARRIVALS 32
+#else
+#define TERN_WARP_ARRIVALS 1
+#endif
+__device__ __forceinline__ void tern_warp_arrive(void *barrier, int lane, bool wanted = true) {
+    __syncwarp();
+    if (wanted && (TERN_WARP_ARRIVALS == 32 || lane == 0))
+        tern_barrier_arrive(barrier);
+}
+
 // Arrives once when all copies by cp.async that this thread started so far are complete. What waits on the barrier must
 // fence before the tensor cores read them.
 __device__ __forceinline__ void tern_cp_async_arrive(void *barrier) {

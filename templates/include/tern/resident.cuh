@@ -125,9 +125,9 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
     int present = row_tiles - s.first * ROW_TILES;
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
-        tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K);
-        tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K);
-        tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS);
+        tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K * TERN_WARP_ARRIVALS);
+        tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K * TERN_WARP_ARRIVALS);
+        tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS * TERN_WARP_ARRIVALS);
         tern_barriers_init(p.barriers + MEET, tern_meet::barriers, 1);
         tern_barriers_publish();
     }
@@ -223,11 +223,8 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
     for (int j = 0; j < K_TILES; j++) {
         if (j + 1 < K_TILES && j + 1 < count)
             tern_tile_load(tiles[(j + 1) % 2], e, words, stage, j + 1);
-        if (j == (K_TILES > 1 ? K_TILES - 2 : 0)) {
-            __syncwarp(); // all have read
-            if (lane == 0)
-                tern_barrier_arrive(empty);
-        }
+        if (j == (K_TILES > 1 ? K_TILES - 2 : 0))
+            tern_warp_arrive(empty, lane); // all have read
         if (j == 0 || j < count)
             multiply(sums, tiles[j % 2], j);
     }
@@ -251,13 +248,11 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
         tern_barrier_wait(barrier, turn.parity);
         if (count > 0)
             tern_row_block_multiply(sums, entries, count, stage + words, stage, barrier + STAGE_EMPTY, lane, multiply);
-        else if (lane == 0)
-            tern_barrier_arrive(barrier + STAGE_EMPTY);
+        else
+            tern_warp_arrive(barrier + STAGE_EMPTY, lane);
         tern_barrier_wait(p.barriers + SLOT_EMPTY + slot.at * 8, slot.parity); // the first time round at once
         tern_slot_put(place + slot.at * SLOT_BYTES, sums);
-        __syncwarp(); // all have written
-        if (lane == 0)
-            tern_barrier_arrive(p.barriers + SLOT_FULL + slot.at * 8);
+        tern_warp_arrive(p.barriers + SLOT_FULL + slot.at * 8, lane); // all have written
         turn.step();
         slot.step();
     }
@@ -287,9 +282,7 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
 #pragma unroll
             for (int w = 0; w < WARPS_K; w++)
                 tern_shared_add_floats(sum, from + w * WARP_BYTES);
-            __syncwarp(); // all have read
-            if (lane == 0)
-                tern_barrier_arrive(p.barriers + SLOT_EMPTY + turn.at * 8);
+            tern_warp_arrive(p.barriers + SLOT_EMPTY + turn.at * 8, lane); // all have read
             if (CLUSTER_K == 1 || tern_meet_step(meet, sum, lane))
                 store(n, unit % COLUMNS, sum, bias);
         }

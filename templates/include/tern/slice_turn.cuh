@@ -47,9 +47,7 @@ __device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned c
         tern_barrier_wait(tern_slice_barrier_of(barriers, at.stage, TERN_LANDED), at.parity ^ 1);
         tern_slice_turn<ROWS>(ring + at.stage * (ROWS * 256), lane);
         tern_fence_async();
-        __syncwarp();
-        if (lane == 0)
-            tern_barrier_arrive(tern_slice_barrier_of(barriers, at.stage, TERN_FULL));
+        tern_warp_arrive(tern_slice_barrier_of(barriers, at.stage, TERN_FULL), lane);
         tern_ring_advance<STAGES, 2>(at);
     }
     tern_ring_skip<STAGES>(fill, count);
