@@ -15,6 +15,7 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
+ *   PAIR            1: two blocks of a cluster share an odd row block, half of K each; 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
@@ -85,12 +86,12 @@ static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
 static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K, "sums of whole blocks only go through global memory");
+static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K && !PAIR, "one way to divide K at a time");
 static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT,
               "parts are equal, and their sums fit in the ring");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
-typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K> plan;
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
@@ -193,7 +194,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         else
             produce_x(args, at, shared, fill, thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum, */
+        if (CLUSTER_K > 1 || at.half) { /* the barriers of tern_cluster_sum and tern_half_sum, */
             tern_cluster_sync();
             tern_cluster_sync();
         }
@@ -417,7 +418,7 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_pla
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
-    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, at.rank};
+    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, PAIR ? 0 : at.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
@@ -469,7 +470,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             multiply_tile<1>(at, state, shared, own);
         __syncwarp();
         add_up(at, state, shared);
-        if (state.turn > 0)
+        if (state.turn > 0 || (PAIR && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
             continue;
         if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
             continue;

@@ -101,7 +101,7 @@ end
 
 -- A tile that is right for every shape, so that there is always an answer.
 local default = {
-    BLOCK_M = 64, CONSUMERS = 2, K_PARTS = 1, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, X_COPY = 0, STREAM_K = 0,
+    BLOCK_M = 64, CONSUMERS = 2, K_PARTS = 1, ROW_BLOCKS = 1, STAGES = 4, CHUNK = 1, GROUP_M = 8, CLUSTER_K = 1, PAIR = 0, X_COPY = 0, STREAM_K = 0,
 }
 
 local function is_default(p)
@@ -121,13 +121,37 @@ local function busiest(p, problem, gpu, block_m)
     local share
     if row_blocks * tiles_m <= gpu.sms * blocks * 6 then
         share = (row_blocks * tiles_m + gpu.sms - 1) // gpu.sms
-        if p.ROW_BLOCKS == 1 then
+        if p.PAIR == 1 then
+            local pairs = gpu.sms // 2
+            share = ((row_blocks * tiles_m + pairs - 1) // pairs) / 2
+        elseif p.ROW_BLOCKS == 1 then
             share = (share + blocks - 1) // blocks * blocks
         end
     else
         share = ((row_blocks + blocks - 1) // blocks * tiles_m + gpu.sms - 1) // gpu.sms * blocks
     end
     return share * math.max(block_m, 144)
+end
+
+-- Two blocks that divide an odd row block between them: where that leaves the busiest less to do.
+local function pair_rule(p, problem, gpu)
+    if p.PAIR == 0 then
+        return nil
+    end
+    if p.CLUSTER_K > 1 or p.STREAM_K == 1 or p.K_PARTS > 1 or gpu.sms < 2 then
+        return "one way to divide K at a time"
+    end
+    if is_small(problem) then
+        return nil
+    end
+    local row_blocks = (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
+    local pairs = gpu.sms // 2
+    if (row_blocks + pairs - 1) // pairs > 1.9 * ((row_blocks + gpu.sms - 1) // gpu.sms) then
+        return "whole row blocks come out as even"
+    end
+    if row_blocks > 6 * gpu.sms * p.CONSUMERS * p.ROW_BLOCKS then
+        return "half a row block is little of a long share"
+    end
 end
 
 -- How K is divided, and heights that are no power of two: where whole tiles leave multiprocessors idle.
@@ -174,7 +198,8 @@ local function shape_rule(p, problem, gpu)
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
     end
-    local reason = part_rule(p, problem, gpu) or cluster_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
+    local reason = part_rule(p, problem, gpu) or cluster_rule(p, problem, gpu) or pair_rule(p, problem, gpu)
+        or balance_rule(p, problem, gpu)
     if reason then
         return reason
     end
@@ -236,6 +261,7 @@ return {
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
+        { name = "PAIR", values = { 0, 1 }, default = 0, doc = "1: two blocks of a cluster share an odd row block, half of K each" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
         { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
@@ -245,11 +271,11 @@ return {
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.
     -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(M,BLOCK_M)*(STREAM_K>0?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),"
-            .. "SMS/CLUSTER_K*(8-(CLUSTER_K>3))/8)*CLUSTER_K" },
+        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K>0?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+PAIR),"
+            .. "SMS/(CLUSTER_K+PAIR)*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+PAIR)" },
         block = "128*(CONSUMERS+1)",
         smem = smem,
-        cluster = "CLUSTER_K",
+        cluster = "CLUSTER_K+PAIR",
         workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },
 }

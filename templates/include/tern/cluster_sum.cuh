@@ -63,4 +63,18 @@ template <int COUNT> __device__ __forceinline__ void tern_half_take(float (&sum)
     }
 }
 
+// Both at the end of two blocks that had half of K each, with `slots` free: block 1 gives its sums away, and block 0 has those of
+// all. `mine`: of the warpgroup that has them. All threads of both blocks call this, or tern_cluster_sync twice. True where the sums
+// are.
+template <int COUNT>
+__device__ __forceinline__ bool tern_half_sum(float (&sum)[COUNT], unsigned char *slots, int rank, bool mine) {
+    tern_cluster_sync();
+    if (mine && rank == 1)
+        tern_half_give(sum, slots, 0);
+    tern_cluster_sync();
+    if (mine && rank == 0)
+        tern_half_take(sum, slots);
+    return mine && rank == 0;
+}
+
 #endif

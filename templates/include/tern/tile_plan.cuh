@@ -15,24 +15,36 @@ struct tern_place {
     int row_tiles, k_tiles;             // of W
     int k_begin, k_end, rank;           // k tiles of this block, which is number `rank` of its cluster
     long long x_row;                    // first row of x
+    bool half;                          // PAIR: the last one, of which the other block of the cluster has the rest of K
     unsigned tile, first, contributors; // STREAM_K: see tern_stream_turn
 };
 
-// BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles.
-template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K> struct tern_plan {
+// BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles. PAIR: the two of a
+// cluster have equally many row blocks each, and of an odd one, their last place, half of K each.
+template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0> struct tern_plan {
+    static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K;
     tern_sweep sweep;
     tern_stream_k stream;
+    unsigned odd, odd_end; // PAIR: the odd row block, if odd is below odd_end
 
     // Sets what all places have in common.
     __device__ __forceinline__ tern_plan(const tern_args &args, tern_place &at) {
-        const unsigned self = blockIdx.x / CLUSTER_K, workers = gridDim.x / CLUSTER_K;
-        sweep = tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+        const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
+        sweep = tern_sweep_start<BLOCKS, PAIR>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
         at.row_tiles = (int)((args.n + 15) / 16);
         at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
-        at.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
+        at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
         at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
         at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
         at.contributors = 1;
+        at.half = false;
+        if (PAIR) {
+            const unsigned own = (sweep.end - sweep.next) / 2;
+            odd = sweep.next + 2 * own;
+            odd_end = sweep.end;
+            sweep.next += (unsigned)at.rank * own;
+            sweep.end = sweep.next + own;
+        }
         if (STREAM_K)
             stream = tern_stream_k_start(sweep.tiles_n * sweep.tiles_m, (unsigned)at.k_tiles, self, workers);
     }
@@ -49,8 +61,16 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K> str
             at.tile = turn.tile;
             at.first = turn.first;
             at.contributors = turn.contributors;
-        } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep))
-            return false;
+        } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
+            if (!PAIR || odd == odd_end)
+                return false;
+            sweep.next = odd++;
+            sweep.end = odd;
+            (void)tern_sweep_next<BLOCKS, GROUP_M>(sweep);
+            at.half = true;
+            at.k_begin = at.rank * (at.k_tiles / 2);
+            at.k_end = at.rank == 0 ? at.k_tiles / 2 : at.k_tiles;
+        }
         at.row_tile = (int)sweep.row_block * 4;
         at.blocks = (int)sweep.blocks;
         at.x_row = (long long)sweep.tile_m * BLOCK_M;
