@@ -201,9 +201,9 @@ __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const
         for (int u = 0; u < UNITS; u++)
             sums.at[u][0] = sums.at[u][1] = x.start[u % M_TILE];
 #pragma unroll
-    for (int piece = 0; piece < 4; piece++) {
-        const int span = piece * SPANS / 4;
-        const bool first = piece * SPANS % 4 == 0, last = (piece + 1) * SPANS % 4 == 0;
+    for (int i = 0; i < 4; i++) {
+        const int piece = tern_width::piece(i, SPANS), span = i * SPANS / 4;
+        const bool first = i * SPANS % 4 == 0, last = (i + 1) * SPANS % 4 == 0;
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++) {
             unsigned a[4];

@@ -61,14 +61,15 @@ __device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const str
     constexpr int BEGIN = SPAN * 4 / SPANS, END = (SPAN + 1) * 4 / SPANS;
     float products[ROW_TILES][FRAGMENTS][4];
 #pragma unroll
-    for (int piece = BEGIN; piece < END; piece++)
+    for (int i = BEGIN; i < END; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++)
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
+                const int piece = tern_width::piece(i, SPANS);
                 unsigned a[4];
                 tern_fields_halves(fields[r], piece, h, two_24, a);
-                tern_step_multiply(products[r], a, x.b[j], piece, h, piece == BEGIN && h == 0);
+                tern_step_multiply(products[r], a, x.b[j], piece, h, i == BEGIN && h == 0);
             }
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)

@@ -31,6 +31,9 @@ template <int BITS> struct tern_fields {
     static constexpr __host__ __device__ int word(int piece, int p) {
         return BITS == 3 ? 4 * (piece % 2) + p : tern_codes<BITS>::word(2 * piece, p);
     }
+    // The i-th piece of a tile to be multiplied, spans in order: pieces of the same words together where that is allowed, so that four
+    // words are alive at a time.
+    static constexpr __host__ __device__ int piece(int i, int spans) { return BITS == 3 && spans == 1 ? i % 2 * 2 + i / 2 : i; }
     unsigned at[words];
 };
 

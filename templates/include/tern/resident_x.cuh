@@ -45,9 +45,10 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
         float sums[FRAGMENTS][4];
 #pragma unroll
         for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
-            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step / 2);
+            const int piece = tern_width::piece(step / 2, SPANS);
+            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(piece);
             const unsigned a[4] = {one, one, one, one};
-            tern_step_multiply(sums, a, x.b[j], step / 2, step % 2, step == SPAN * 8 / SPANS);
+            tern_step_multiply(sums, a, x.b[j], piece, step % 2, step == SPAN * 8 / SPANS);
         }
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
