@@ -2,11 +2,11 @@
 // beyond it.
 //
 // Shapes: M up to M_TILE, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES * CLUSTER_K, any group that is a
-// multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
+// multiple of 32, or one scale a row; the last group may be short. 2, 3 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
 // Compute capability 9.0.
 //
 // How: the frame of tern/resident.cuh, in which rows of W pass by x, and integers instead of binary16. A finite binary16 is an
-// integer of 41 bits times 2^-24. The fields of a code word are not shifted, only masked: piece p of a tile is BITS * place too
+// integer of 41 bits times 2^-24. The fields of a code word are not shifted, only masked: piece p of a tile is 2^place too
 // large, so its x is multiplied by the complement of that power, 47 bits at most, and one accumulator serves. Seven signed digits
 // of 7 bits hold that exactly, in seven of the eight columns of mma.m16n8k32 (8 bits, s32 sums), a fragment of columns for each row of
 // x. Codes are unsigned; the accumulator begins with what the zero point makes of x, or, where rows have their own, zero times the
@@ -22,16 +22,17 @@ constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stre
 constexpr int UNITS = ROW_TILES * M_TILE, UNIT_FLOATS = 2;          // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
 constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is small: no row block waits for it
+#include "tern/fields.cuh"
 #include "tern/mma.cuh"
 #include "tern/resident.cuh"
 
-typedef struct tern_codes<BITS> tern_width;
+typedef struct tern_fields<BITS> tern_width;
 constexpr int DIGITS = 7, DIGIT_BITS = 7;                  // of x
 constexpr int SCRATCH_HALF = DIGITS * 64;                  // bytes of pieces 0 and 1, of 2 and 3: 16 bytes a lane
-constexpr int TOP_SHIFT = BITS * (tern_width::places - 1); // of x for place 0
+constexpr int TOP_SHIFT = tern_width::top; // of x for place 0
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
 
-// Factors that take the digits from two values of x in the lane's piece, x shifted left by TOP_SHIFT - BITS * place.
+// Factors that take the digits from two values of x in the lane's piece, x shifted left by TOP_SHIFT - the place.
 struct tern_factors {
     unsigned up[3], down[2]; // 1 over the place of digit 6, 5, 4; minus the place of 5, 4
     unsigned top, minus_top; // digit 6 in units of 2^15, from 1536 + digit
@@ -39,7 +40,7 @@ struct tern_factors {
 };
 
 __device__ __forceinline__ struct tern_factors tern_factors_make(int piece) {
-    const unsigned step = (unsigned)(TOP_SHIFT - BITS * (piece % tern_width::places)) * 0x04000400u;
+    const unsigned step = (unsigned)(TOP_SHIFT - tern_width::shift(piece)) * 0x04000400u;
     struct tern_factors f;
     f.up[1] = 0x10001000u + step;                     // 2^(shift - 11)
     f.up[0] = tern_pair_mul<0>(f.up[1], 0x20002000u); // 2^-7 of that
@@ -133,7 +134,7 @@ __device__ __forceinline__ int tern_pair(int low, int high) {
 
 // The same code everywhere in a piece, at its place.
 __device__ __forceinline__ constexpr unsigned tern_code_at(unsigned code, int piece) {
-    return (code << BITS * (piece % tern_width::places) & 0xFFu) * 0x01010101u;
+    return (code << tern_width::shift(piece) & 0xFFu) * 0x01010101u;
 }
 
 // Sums of x over the spans of a tile: the same products with codes of 1, or with minus the zero point.
@@ -191,20 +192,22 @@ __device__ __forceinline__ void tern_span_add(float (&sums)[UNIT_FLOATS], const 
 __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
                                                    const struct tern_held &x, int j) {
     int d[ROW_TILES][M_TILE][4];
+    tern_width fields[ROW_TILES];
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        fields[r] = tern_fields_make<BITS>(tiles[r].words);
     if (j == 0)
 #pragma unroll
         for (int u = 0; u < UNITS; u++)
             sums.at[u][0] = sums.at[u][1] = x.start[u % M_TILE];
 #pragma unroll
-    for (int piece = 0; piece < 4; piece++) {
-        const int span = piece * SPANS / 4;
-        const bool first = piece * SPANS % 4 == 0, last = (piece + 1) * SPANS % 4 == 0;
+    for (int i = 0; i < 4; i++) {
+        const int piece = tern_width::piece(i, SPANS), span = i * SPANS / 4;
+        const bool first = i * SPANS % 4 == 0, last = (i + 1) * SPANS % 4 == 0;
 #pragma unroll
         for (int r = 0; r < ROW_TILES; r++) {
             unsigned a[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                a[i] = tiles[r].words[tern_width::word(2 * piece, i)] & tern_code_at((1u << BITS) - 1, piece);
+            tern_fields_bytes(fields[r], piece, a);
 #pragma unroll
             for (int m = 0; m < M_TILE; m++) {
                 int(&sum)[4] = d[r][m];

@@ -74,7 +74,7 @@ return {
     ops = { "linear-a16" },
     summary = "decode on integer tensor cores, x as exact digits in registers, rows of W pass by: M = 1, 2",
     families = { "ternary", "gptq" },
-    bits = { 2, 4 },
+    bits = { 2, 3, 4 },
     min_cc = 90,
     m = { 1, 2 },
     layout = "frag16x128",

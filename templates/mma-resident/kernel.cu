@@ -1,7 +1,7 @@
 // mma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1..16 on tensor cores, x in registers, fp32 accumulation.
 //
 // Shapes: M up to 8 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES * CLUSTER_K (40,960), any
-// group that is a multiple of 32, or one scale a row; the last group may be short. 2 and 4 bits. Layout frag16x128
+// group that is a multiple of 32, or one scale a row; the last group may be short. 2, 3 and 4 bits. Layout frag16x128
 // (harness/formats/layout.h). Compute capability 9.0.
 //
 // How: each of WARPS_K warps owns K_TILES tiles of 128 k and keeps their x in registers, as the 8-column operand of
@@ -12,7 +12,7 @@
 // part of x, and their sums meet without a barrier of the cluster (tern/cluster_meet.cuh).
 //
 // Codes are multiplied raw, as subnormal binary16 (docs/kernels/decode.md). The pieces of a tile stand at places of different
-// powers of two; x is multiplied by the complement, so one accumulator serves. That is exact while |x| < 1023 (4 bits: 4095) in
+// powers of two; x is multiplied by the complement, so one accumulator serves. That is exact while |x| < 1023 (3 bits: 2047, 4 bits: 4095) in
 // the warp's tiles of a row of x. Rows beyond (found by their sums, which overflow) are scaled down instead: of what is below
 // 2^-7 they keep multiples of 2^-18. Zero point times sum of x is taken off each span's sum; those sums are made by the same
 // products in the same order, so weights of value 0 alone give exactly 0. Inf in a row of x, like NaN, makes its row of y NaN
@@ -28,10 +28,10 @@ constexpr int SLOTS = 3;
 // Row blocks asked for ahead of x: more would stand in its way. Of clusters 32 rows: a block has less x to wait for.
 // A dependent launch has x long after all of them.
 constexpr int FIRST = DEPENDENT ? STAGES : CLUSTER_K > 1 && ROW_TILES == 1 ? 2 : 1;
+#include "tern/fields.cuh"
 #include "tern/resident.cuh"
 
-typedef struct tern_codes<BITS> tern_width;
-constexpr int PLACES = tern_width::places, PITCH = tern_width::pitch;
+typedef struct tern_fields<BITS> tern_width;
 #include "tern/resident_x.cuh"
 
 // Adds span SPAN of K tile j of a row tile.
@@ -56,18 +56,20 @@ __device__ __forceinline__ void tern_span_add(struct tern_sums &sums, int r, con
 // Multiplies span SPAN of K tile j, all row tiles side by side: independent chains of products.
 template <int SPAN>
 __device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
-                                               const struct tern_held &x, int j, unsigned two_24) {
+                                               const tern_width (&fields)[ROW_TILES], const struct tern_held &x, int j,
+                                               unsigned two_24) {
     constexpr int BEGIN = SPAN * 4 / SPANS, END = (SPAN + 1) * 4 / SPANS;
     float products[ROW_TILES][FRAGMENTS][4];
 #pragma unroll
-    for (int piece = BEGIN; piece < END; piece++)
+    for (int i = BEGIN; i < END; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++)
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++) {
+                const int piece = tern_width::piece(i, SPANS);
                 unsigned a[4];
-                tern_raw_fragment<BITS, PLACES>(tiles[r].words, 2 * piece + h, two_24, a);
-                tern_step_multiply(products[r], a, x.b[j], piece, h, piece == BEGIN && h == 0);
+                tern_fields_halves(fields[r], piece, h, two_24, a);
+                tern_step_multiply(products[r], a, x.b[j], piece, h, i == BEGIN && h == 0);
             }
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
@@ -77,12 +79,16 @@ __device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const str
 // Multiplies K tile j.
 __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
                                                    const struct tern_held &x, int j, unsigned two_24) {
-    tern_span_step<0>(sums, tiles, x, j, two_24);
+    tern_width fields[ROW_TILES];
+#pragma unroll
+    for (int r = 0; r < ROW_TILES; r++)
+        fields[r] = tern_fields_make<BITS>(tiles[r].words);
+    tern_span_step<0>(sums, tiles, fields, x, j, two_24);
     if constexpr (SPANS > 1)
-        tern_span_step<1>(sums, tiles, x, j, two_24);
+        tern_span_step<1>(sums, tiles, fields, x, j, two_24);
     if constexpr (SPANS > 2) {
-        tern_span_step<2>(sums, tiles, x, j, two_24);
-        tern_span_step<3>(sums, tiles, x, j, two_24);
+        tern_span_step<2>(sums, tiles, fields, x, j, two_24);
+        tern_span_step<3>(sums, tiles, fields, x, j, two_24);
     }
 }
 

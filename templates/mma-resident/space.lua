@@ -84,7 +84,7 @@ return {
     ops = { "linear-a16" },
     summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16",
     families = { "ternary", "gptq" },
-    bits = { 2, 4 },
+    bits = { 2, 3, 4 },
     min_cc = 90,
     m = { 2, 16 },
     layout = "frag16x128",

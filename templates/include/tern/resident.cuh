@@ -186,10 +186,15 @@ struct tern_tile {
 
 // Loads what the lane needs of the warp's K tile j of a row block. words: the lane's in the warp's first tile of the stage.
 __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_entries &e,
-                                               const unsigned char *words, const unsigned char *stage, int j) {
+                                               const unsigned char *words, const unsigned char *stage, int j, int lane) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         tern_slot_words(words, r, j * WARPS_K, 0, tiles[r].words);
+        if (BITS == 3) { // the plane of third bits lies behind the other one, 8 bytes a lane
+            const uint2 thirds = tern_shared_load_8(words - lane * 8 + (r * RUN_BYTES + j * WARPS_K * TILE_BYTES + 512));
+            tiles[r].words[BITS == 3 ? 4 : 0] = thirds.x;
+            tiles[r].words[BITS == 3 ? 5 : 0] = thirds.y;
+        }
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
             tiles[r].scales[span] = tern_shared_load_4(e.at(stage, j, span, 0) + (SCALES_AT + r * ENTRIES * 32));
@@ -218,11 +223,11 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
                                                         const unsigned char *words, const unsigned char *stage, void *empty,
                                                         int lane, MULTIPLY multiply) {
     struct tern_tile tiles[2][ROW_TILES];
-    tern_tile_load(tiles[0], e, words, stage, 0);
+    tern_tile_load(tiles[0], e, words, stage, 0, lane);
 #pragma unroll
     for (int j = 0; j < K_TILES; j++) {
         if (j + 1 < K_TILES && j + 1 < count)
-            tern_tile_load(tiles[(j + 1) % 2], e, words, stage, j + 1);
+            tern_tile_load(tiles[(j + 1) % 2], e, words, stage, j + 1, lane);
         if (j == (K_TILES > 1 ? K_TILES - 2 : 0))
             tern_warp_arrive(empty, lane); // all have read
         if (j == 0 || j < count)

@@ -1,8 +1,8 @@
 // x of a warp in registers, for kernels past which the rows of W go (templates/mma-resident): loads, the form in which raw codes
 // are multiplied, sums over the spans of a scale. Owns nothing.
 //
-// The including kernel has in front of it what resident.cuh wants, the parameter FRAGMENTS (of 8 rows of x) and the constants PLACES
-// and PITCH of tern_codes<BITS>.
+// The including kernel has in front of it what resident.cuh wants, the parameter FRAGMENTS (of 8 rows of x) and tern_width, the
+// fields of its codes.
 #ifndef TERN_RESIDENT_X_CUH
 #define TERN_RESIDENT_X_CUH
 
@@ -45,9 +45,10 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
         float sums[FRAGMENTS][4];
 #pragma unroll
         for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
-            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(step);
+            const int piece = tern_width::piece(step / 2, SPANS);
+            const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(piece);
             const unsigned a[4] = {one, one, one, one};
-            tern_step_multiply(sums, a, x.b[j], step / 2, step % 2, step == SPAN * 8 / SPANS);
+            tern_step_multiply(sums, a, x.b[j], piece, step % 2, step == SPAN * 8 / SPANS);
         }
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
@@ -84,12 +85,12 @@ __device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct
 __device__ __forceinline__ void tern_held_scale(struct tern_held &x, unsigned shrunk) {
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
-        const unsigned top = (shrunk >> f & 1 ? 14u : 15u + PITCH * (PLACES - 1)) * 0x04000400u; // binary16 of that power
+        const unsigned top = (shrunk >> f & 1 ? 14u : 15u + tern_width::top) * 0x04000400u; // binary16 of that power
 #pragma unroll
         for (int j = 0; j < K_TILES; j++)
 #pragma unroll
             for (int piece = 0; piece < 4; piece++)
-                tern_halves_multiply(x.b[j][f][piece], top - PITCH * (piece % PLACES) * 0x04000400u);
+                tern_halves_multiply(x.b[j][f][piece], top - tern_width::shift(piece) * 0x04000400u);
     }
 }
 
@@ -139,7 +140,7 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
     for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            x.power[f][i] = down[i] >> f & 1 ? 33554432.0f : (float)(1 << (24 - PITCH * (PLACES - 1))); // 2^25
+            x.power[f][i] = down[i] >> f & 1 ? 33554432.0f : (float)(1 << (24 - tern_width::top)); // 2^25
 #pragma unroll
             for (int j = 0; j < K_TILES; j++)
 #pragma unroll

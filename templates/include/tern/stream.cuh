@@ -28,7 +28,7 @@ constexpr int RUN_BYTES = TILES * TILE_BYTES;                         // a stage
 constexpr int SCALES_AT = ROW_TILES * RUN_BYTES;                      // scales, [ROW_TILES][ENTRIES] of 32 bytes
 constexpr int ZEROS_AT = SCALES_AT + ROW_TILES * ENTRIES * 32;        // zero points, [ROW_TILES][ENTRIES] of 16 bytes
 constexpr int STAGE_BYTES = ZEROS_AT + HAS_ZEROS * ROW_TILES * ENTRIES * 16;
-static_assert(BITS == 2 || BITS == 4, "code widths of one plane");
+static_assert(BITS <= 4, "8 bits have a chunk for each step");
 static_assert(BULK || 2 * ENTRIES <= 32, "a lane copies at most 16 bytes of scales");
 
 __host__ __device__ constexpr __forceinline__ int tern_smaller(int a, int b) {
@@ -305,7 +305,7 @@ __device__ __forceinline__ unsigned tern_slot_zeros(const unsigned char *slot, i
     return tern_shared_load_2(slot + ZEROS_AT + (r * ENTRIES + entry) * 16 + lane / 4 * 2);
 }
 
-// The lane's code words of row tile r in place j of a slot.
+// The lane's code words of row tile r in place j of a slot; of 3 bits those of the two low ones.
 __device__ __forceinline__ void tern_slot_words(const unsigned char *slot, int r, int j, int lane,
                                                 unsigned (&words)[tern_codes<BITS>::words]) {
 #pragma unroll

@@ -18,6 +18,7 @@ constexpr int BLOCK_ROWS = 16 * ROW_TILES;
 constexpr int SPLIT = 32 / BLOCK_ROWS;       // lanes that share the warps' slots of an output
 constexpr int SET = M_TILE < 4 ? M_TILE : 4; // rows of x that a warp sums at a time: independent loads
 static_assert(ROW_TILES == 1 || ROW_TILES == 2, "a warp sums one row block at a time");
+static_assert(BITS == 2 || BITS == 4, "code widths of one plane");
 
 struct tern_slots {
     float *at;       // [WARPS][per_warp][rows * VALUES][SLOT_PITCH]
