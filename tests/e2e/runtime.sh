@@ -35,7 +35,7 @@ check "threads and bad input are built" gcc "${own[@]}" tests/runtime/test_runti
 # ---- what the CUDA side can be held against without a GPU ----
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
 [ -z "$cuda" ] || check "constants and structs are those of cuda.h" gcc "${own[@]}" -isystem "$cuda" -c tests/runtime/cuda_abi.c -o "$work/cuda_abi.o"
-[ -z "$cuda" ] || check "what measures a launch on a GPU compiles" gcc -std=gnu11 "${warnings[@]}" -Iexamples/c -Iharness/runtime -Itemplates/include -I"$work/x" -isystem "$cuda" -c tests/gpu/launch_cost.c -o "$work/launch_cost.o"
+[ -z "$cuda" ] || check "what measures a launch on a GPU compiles" gcc -std=gnu11 "${warnings[@]}" -Iexamples/c -Iharness -Iharness/runtime -Itemplates/include -I"$work/x" -isystem "$cuda" -c tests/gpu/launch_cost.c -o "$work/launch_cost.o"
 
 # ---- ThreadSanitizer: the runtime, the header and the test are instrumented; the emulator is not ----
 tsan() {
