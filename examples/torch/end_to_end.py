@@ -14,7 +14,6 @@ Prints bytes of the linear layers, seconds to get from host memory to a model th
 --cpu: on the emulator's library, without times (tests)."""
 
 import argparse
-import concurrent.futures
 import functools
 import json
 import statistics
@@ -211,9 +210,7 @@ def build(way, checkpoint, runtime, device):
     elif way == "each-time":
         linears = [EachTime(to(p), to(s), to(b)) for _, _, p, s, b in checkpoint.layers]
     else:
-        one = lambda layer: tern_torch.Packed(runtime, "ternary-g128", codes_of(layer[2]), layer[3].t(), bias=layer[4])
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # packing is on the host and leaves Python alone
-            linears = list(pool.map(one, checkpoint.layers))
+        linears = [tern_torch.Packed(runtime, "ternary-g128", codes_of(to(p)), to(s).t(), bias=b) for _, _, p, s, b in checkpoint.layers]
     if device.type == "cuda":
         torch.cuda.synchronize()
     return linears, time.perf_counter() - start

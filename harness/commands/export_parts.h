@@ -3,7 +3,9 @@
 #define TERN_COMMANDS_EXPORT_PARTS_H
 
 #include "config/gpu.h"
+#include "core/archive.h"
 #include "output/export.h"
+#include "store/cache.h"
 
 #include <stdbool.h>
 
@@ -42,5 +44,9 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
  * the header stands by itself. Nothing is appended where there is no cubin at all. */
 enum tern_status tern_export_pack(const struct tern_export_options *o, const struct tern_export *input, struct tern_str *out,
                                   size_t *missing, struct tern_error *err);
+/* Fills images[*count] for the packing kernels of each architecture, compiled into the cache by a worker: at most one a GPU; the caller frees
+ * their data. Where they cannot be compiled that is told, not an error. */
+enum tern_status tern_export_packing(const char *cache, const struct tern_export *input, struct tern_archive_image *images,
+                                     size_t *count, struct tern_error *err);
 
 #endif

@@ -3,10 +3,8 @@
 
 #include "commands/dispatch.h"
 #include "commands/export_times.h"
-#include "core/archive.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "store/cache.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -161,7 +159,7 @@ enum tern_status tern_export_pack(const struct tern_export_options *o, const str
     enum tern_status status = TERN_OK;
     cache_path(o, &path);
     tern_export_cubins(input, &hashes);
-    struct tern_archive_image *images = tern_alloc_zero(hashes.count, sizeof *images);
+    struct tern_archive_image *images = tern_alloc_zero(hashes.count + input->gpu_count, sizeof *images);
     if (!tern_file_is_dir(path.data))
         tern_log_note("no kernels are packed: there is no cache at %s (name it with --cache DIR)", path.data);
     else
@@ -170,6 +168,8 @@ enum tern_status tern_export_pack(const struct tern_export_options *o, const str
     if (!status && *missing && tern_file_is_dir(path.data))
         tern_log_warn("run the same `tune` command again, which rebuilds them, then export again",
                       "%zu of %zu cubins are not in the cache %s", *missing, hashes.count, path.data);
+    if (!status && count)
+        status = tern_export_packing(path.data, input, images, &count, err);
     if (!status && count)
         tern_archive_write(images, count, out);
     for (size_t i = 0; i < count; i++)
