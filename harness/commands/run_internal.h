@@ -9,6 +9,7 @@
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_resume.c      winners of earlier runs that still hold
+ *   run_answers.c     what they answer for the problems that are left
  *   run_gpu.c         calls to the GPU worker of a device, its death and restart
  *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
@@ -102,7 +103,8 @@ struct run_problem {
     size_t entry_count;
     double limit_us;
     bool compute_bound;             /* by the GPU's description, so that no measurement changes the policy of its rows */
-    size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today; 0: none */
+    size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today, or of what the stored
+                                     * winners answer for a problem that has none; 0: none */
     double search_gap;              /* see tern_search_gap */
     bool done;                      /* a result exists, from this run or resumed */
     struct tern_result result;      /* of the best layout so far */
@@ -234,6 +236,9 @@ enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t 
 /* run_resume.c: marks the problems whose winner of an earlier run still holds, and says why where the compiler, the driver or a
  * template has changed. A winner with another build key is compiled first: the same machine code keeps its rows. */
 enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_error *err);
+
+/* run_answers.c: makes incumbents of what the stored winners answer for problems that have none. */
+enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
 
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
