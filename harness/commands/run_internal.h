@@ -70,6 +70,7 @@ struct run_options {
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
+    bool no_device; /* none is looked for */
     const struct tern_results *only; /* just these candidates, each on its own problem; NULL: all */
     const char *replay, *fault;      /* file to answer from, and faults on purpose; NULL: none */
 };
