@@ -26,8 +26,8 @@ static void compile(const char *cache, const char *arch, char hash[TERN_HASH_CHA
     if (!status)
         status = tern_process_start("compile", &worker, err);
     if (!status) {
-        json_t *request = json_pack("{s:s, s:s, s:s, s:s, s:s, s:[s], s:s}", "do", "compile", "source", source, "name", "pack.cu",
-                                    "arch", arch, "entry", "tern_pack", "include", include, "cache", cache);
+        json_t *request = json_pack("{s:s, s:s, s:s, s:s, s:s, s:[s], s:s}", "do", "compile", "source", source, "name",
+                                    "pack.cu", "arch", arch, "entry", "tern_pack", "include", include, "cache", cache);
         if (tern_process_call(&worker, request, COMPILE_TIMEOUT_S, &reply, why, sizeof why) != TERN_CALL_OK)
             tern_error_set(err, TERN_FAILED, "the compile worker: %s", why);
         else if (!tern_reply_is_error(reply, err) && !json_is_true(json_object_get(reply, "ok")))
@@ -60,7 +60,8 @@ enum tern_status tern_export_packing(const char *cache, const struct tern_export
         if (hash[0])
             status = tern_cache_get(opened, hash, &data, &image->bytes, &found, err);
         if (status || !found) {
-            tern_log_warn("with NVRTC at hand (`tune doctor` looks for it) the same command packs it; weights are packed on the host without",
+            tern_log_warn("with NVRTC at hand (`tune doctor` looks for it) the same command packs it; weights are packed on "
+                          "the host without",
                           "no packing kernel for %s: %s", arch, why.text);
             continue;
         }

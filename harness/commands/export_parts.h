@@ -41,8 +41,8 @@ void tern_export_source_release(struct tern_export_source *source);
 struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *source);
 
 /* export_release.c: the rows of --release, complete, in the place of a database's; their cubins are in `cache` then. */
-enum tern_status tern_export_release_rows(const struct tern_export_options *o, const struct tern_gpu *gpu,
-                                          const char *cache, struct tern_results *rows, struct tern_error *err);
+enum tern_status tern_export_release_rows(const struct tern_export_options *o, const struct tern_gpu *gpu, const char *cache,
+                                          struct tern_results *rows, struct tern_error *err);
 
 /* The archive of the cubins that the tables name, out of the cache. What the cache lacks is counted and told, not an error:
  * the header stands by itself. Nothing is appended where there is no cubin at all. */

@@ -59,7 +59,8 @@ static enum tern_status build(struct run *run, const struct tern_results *part, 
         tern_run_result(run, p, b, &made);
         const struct tern_result *row = find_row(part, &made);
         if (!row)
-            return tern_error_set(err, TERN_INTERNAL, "a row of %s M=%lld that was not asked for", made.layer, (long long)made.m);
+            return tern_error_set(err, TERN_INTERNAL, "a row of %s M=%lld that was not asked for", made.layer,
+                                  (long long)made.m);
         take_measurement(&made, row);
         tern_results_add(out, &made);
     }
@@ -69,18 +70,22 @@ static enum tern_status build(struct run *run, const struct tern_results *part, 
     return status;
 }
 
-enum tern_status tern_export_release_rows(const struct tern_export_options *o, const struct tern_gpu *gpu,
-                                          const char *cache, struct tern_results *rows, struct tern_error *err) {
+enum tern_status tern_export_release_rows(const struct tern_export_options *o, const struct tern_gpu *gpu, const char *cache,
+                                          struct tern_results *rows, struct tern_error *err) {
     struct tern_results frozen = {0};
     struct tern_release_runs runs = {
-        .dir = o->release, .options = {.gpu = o->gpu, .shapes = o->shapes, .cache = cache, .device = "0", .no_device = true}, .work = build};
+        .dir = o->release,
+        .options = {.gpu = o->gpu, .shapes = o->shapes, .cache = cache, .device = "0", .no_device = true},
+        .work = build};
     enum tern_status status = tern_release_rows(o->release, gpu->name, o->shapes, &frozen, err);
     if (!status)
         tern_dispatch_leave_out_others(&frozen);
     for (size_t i = 0; i < frozen.count && !status; i++)
         if (*tern_conditions(frozen.rows[i].shapes))
-            status = tern_error_set(err, TERN_USAGE, "rows of %s are on a checkpoint's weights, or of dependent launches: export them from a database",
-                                    frozen.rows[i].shapes);
+            status = tern_error_set(
+                err, TERN_USAGE,
+                "rows of %s are on a checkpoint's weights, or of dependent launches: export them from a database",
+                frozen.rows[i].shapes);
     if (!status)
         status = tern_export_check(&frozen, false, err);
     if (!status)

@@ -6,8 +6,9 @@
 #include "commands/run_internal.h"
 
 struct tern_release_runs {
-    const char *dir;            /* of the release, for errors */
-    struct run_options options; /* gpu, cache, device, ...; shapes: of rows that do not name their model. What the rows say is filled in */
+    const char *dir; /* of the release, for errors */
+    struct run_options
+        options; /* gpu, cache, device, ...; shapes: of rows that do not name their model. What the rows say is filled in */
     /* Behind tern_run_candidates: does the work and adds rows to *out. part: the rows of this run. */
     enum tern_status (*work)(struct run *run, const struct tern_results *part, struct tern_results *out,
                              struct tern_error *err);

@@ -70,7 +70,7 @@ struct run_options {
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
-    bool no_device; /* none is looked for */
+    bool no_device;                  /* none is looked for */
     const struct tern_results *only; /* just these candidates, each on its own problem; NULL: all */
     const char *replay, *fault;      /* file to answer from, and faults on purpose; NULL: none */
 };
@@ -103,12 +103,12 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
-    bool compute_bound;             /* by the GPU's description, so that no measurement changes the policy of its rows */
-    size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today, or of what the stored
+    bool compute_bound;        /* by the GPU's description, so that no measurement changes the policy of its rows */
+    size_t incumbent;          /* 1 + index in run.builds of the last winner's candidate as of today, or of what the stored
                                      * winners answer for a problem that has none; 0: none */
-    double search_gap;              /* see tern_search_gap */
-    bool done;                      /* a result exists, from this run or resumed */
-    struct tern_result result;      /* of the best layout so far */
+    double search_gap;         /* see tern_search_gap */
+    bool done;                 /* a result exists, from this run or resumed */
+    struct tern_result result; /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
     size_t per_layout_count;
 };

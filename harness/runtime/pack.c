@@ -13,7 +13,8 @@ static enum tern_rt_status make_args(const struct tern_rt *rt, const struct tern
     if (status)
         return status;
     if (!tern_rt_packing(rt)->pack)
-        return tern_rt_fail(err, TERN_RT_NO_KERNEL, "the packed kernels lack those that pack weights on %s: export again with NVRTC",
+        return tern_rt_fail(err, TERN_RT_NO_KERNEL,
+                            "the packed kernels lack those that pack weights on %s: export again with NVRTC",
                             tern_rt_table(rt, NULL)->arch);
     if (!packed->codes || !packed->scales || (layer->zero_bytes && !packed->zeros) || (uintptr_t)packed->codes % 4 ||
         (uintptr_t)packed->scales % 2)
@@ -53,8 +54,8 @@ enum tern_rt_status tern_rt_pack_on(struct tern_rt *rt, const struct tern_rt_lay
 }
 
 enum tern_rt_status tern_rt_unpack_on(struct tern_rt *rt, const struct tern_rt_layer *layer,
-                                      const struct tern_rt_packed *packed, const struct tern_rt_weights *weights, void *stream,
-                                      struct tern_rt_error *err) {
+                                      const struct tern_rt_packed *packed, const struct tern_rt_weights *weights,
+                                      void *stream, struct tern_rt_error *err) {
     struct tern_pack_args args;
     enum tern_rt_status status = make_args(rt, layer, weights, packed, &args, err);
     if (!status) /* zero points first: padding is judged by them */

@@ -29,7 +29,7 @@ struct tern_rt {
     void *context;
     struct tern_table table; /* a copy: its shared memory is no more than this device's */
     enum tern_match match;
-    struct loaded *kernels;  /* one a kernel of the table */
+    struct loaded *kernels; /* one a kernel of the table */
     struct tern_rt_packing packing;
     pthread_mutex_t growing; /* held while a pool is added */
     struct pool pools[MAX_STREAMS];

@@ -31,6 +31,8 @@ done
 check "the example refuses a format that the table lacks" exits 1 NO_KERNEL "$work/layer" "$work/e" gptq8-channel 1 384 256
 check "threads and bad input are built" gcc "${own[@]}" tests/runtime/test_runtime.c tests/runtime/emulated.c "${libraries[@]}" -o "$work/test_runtime"
 "$work/test_runtime" "$work/e" timed
+check "packing is built" gcc "${own[@]}" tests/runtime/test_packing.c tests/runtime/emulated.c "${libraries[@]}" -o "$work/test_packing"
+"$work/test_packing" "$work/e"
 
 # ---- what the CUDA side can be held against without a GPU ----
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)

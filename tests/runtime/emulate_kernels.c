@@ -82,7 +82,8 @@ static enum tern_status compile_packing(const char *folder, struct tern_archive_
         tern_str_append(&source, text);
         for (size_t i = 0; i < 3; i++)
             tern_str_printf(&source,
-                            "#undef %s\nextern \"C\" __global__ void %s(tern_args a) { inner_%s(*(const tern_pack_args *)a.workspace); }\n",
+                            "#undef %s\nextern \"C\" __global__ void %s(tern_args a) { inner_%s(*(const tern_pack_args "
+                            "*)a.workspace); }\n",
                             entries[i], entries[i], entries[i]);
         status = tern_emu_compile(tern_str_text(&source), "pack", path, 0, &log, &ok, err);
     }

@@ -133,9 +133,9 @@ static void emulated_release(void *context, void *pointer) {
     pthread_mutex_unlock(&running);
 }
 
-const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close,  emulated_load,
-                                                       emulated_find,   emulated_unload, emulated_launch,
-                                                       emulated_run,    emulated_alloc,  emulated_release};
+const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open, emulated_close,  emulated_load,
+                                                       emulated_find, emulated_unload, emulated_launch,
+                                                       emulated_run,  emulated_alloc,  emulated_release};
 
 enum tern_rt_status tern_rt_open_emulated(const char *folder, int device_ordinal, enum tern_match worst, struct tern_rt **rt,
                                           struct tern_rt_error *err) {

@@ -8,7 +8,6 @@
 #include "emulated.h"
 
 #include "core/activation.h"
-#include "formats/weights.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -78,8 +77,9 @@ static void counting_release(void *context, void *pointer) {
     (void)context;
     free(pointer);
 }
-static const struct tern_rt_driver counting = {counting_open,   counting_close, counting_load,  counting_find,   counting_unload,
-                                               counting_launch, counting_run,   counting_alloc, counting_release};
+static const struct tern_rt_driver counting = {counting_open, counting_close,  counting_load,
+                                               counting_find, counting_unload, counting_launch,
+                                               counting_run,  counting_alloc,  counting_release};
 
 /* ---- one runtime with one layer ---- */
 
@@ -419,82 +419,6 @@ static void check_emulator(struct setting *s) {
     s->driver = &counting;
 }
 
-/* ---- packing on the device ---- */
-
-struct arrays { /* canonical or packed, on the emulated device, which the host can read */
-    void *codes, *scales, *zeros;
-};
-
-static struct arrays make_arrays(int64_t codes, int64_t scales, int64_t zeros) {
-    struct arrays a = {tern_emulated_alloc((size_t)codes), tern_emulated_alloc((size_t)scales),
-                       zeros ? tern_emulated_alloc((size_t)zeros) : NULL};
-    memset(a.codes, 0xA5, (size_t)codes);
-    memset(a.scales, 0xA5, (size_t)scales);
-    if (zeros)
-        memset(a.zeros, 0xA5, (size_t)zeros);
-    return a;
-}
-
-static int same(const struct arrays *a, const struct arrays *b, int64_t codes, int64_t scales, int64_t zeros) {
-    return !memcmp(a->codes, b->codes, (size_t)codes) && !memcmp(a->scales, b->scales, (size_t)scales) &&
-           (!zeros || !memcmp(a->zeros, b->zeros, (size_t)zeros));
-}
-
-/* The bytes of the host's packer, and the same weights again; what the host refuses is counted. */
-static void check_packing_of(struct tern_rt *rt, const char *name, int64_t n, int64_t k) {
-    struct tern_rt_error err = {0};
-    struct tern_error why;
-    struct tern_rt_layer layer;
-    struct tern_format format;
-    struct tern_weights w;
-    if (tern_format_parse(name, &format, &why) || tern_weights_random(&format, n, k, 11, &w, &why) ||
-        tern_rt_layer(rt, name, NULL, n, k, &layer, &err)) {
-        expect(0, name, &err);
-        return;
-    }
-    const int64_t entries = w.groups * n, zeros = layer.zero_bytes ? entries : 0;
-    struct arrays from = make_arrays(n * k, 2 * entries, zeros), back = make_arrays(n * k, 2 * entries, zeros),
-                  host = make_arrays(layer.code_bytes, layer.scale_bytes, layer.zero_bytes),
-                  there = make_arrays(layer.code_bytes, layer.scale_bytes, layer.zero_bytes);
-    memcpy(from.codes, w.codes, (size_t)(n * k));
-    memcpy(from.scales, w.scales, (size_t)(2 * entries));
-    if (zeros)
-        memcpy(from.zeros, w.zeros, (size_t)zeros);
-    const struct tern_rt_weights canonical = {from.codes, from.scales, from.zeros, n * k, 2 * entries, zeros},
-                                 again = {back.codes, back.scales, back.zeros, n * k, 2 * entries, zeros};
-    unsigned long long *wrong = tern_emulated_alloc(sizeof *wrong);
-    *wrong = 0;
-    const struct tern_rt_packed packed = {there.codes, there.scales, there.zeros, wrong};
-    expect(tern_rt_pack(&layer, &canonical, host.codes, host.scales, host.zeros, &err) == TERN_RT_OK &&
-               tern_rt_pack_on(rt, &layer, &canonical, &packed, NULL, &err) == TERN_RT_OK && *wrong == 0 &&
-               same(&host, &there, layer.code_bytes, layer.scale_bytes, layer.zero_bytes),
-           "packed on the device as on the host", &err);
-    expect(tern_rt_unpack_on(rt, &layer, &packed, &again, NULL, &err) == TERN_RT_OK && *wrong == 0 &&
-               same(&from, &back, n * k, 2 * entries, zeros),
-           "and unpacked again", &err);
-    canonical.codes[n * k - 1] = 0xFF;
-    expect(tern_rt_pack_on(rt, &layer, &canonical, &packed, NULL, &err) == TERN_RT_OK && *wrong == 1, "an illegal code is counted",
-           &err);
-    struct tern_rt_packed bad = packed;
-    bad.codes = (char *)there.codes + 2;
-    expect(tern_rt_pack_on(rt, &layer, &canonical, &bad, NULL, &err) == TERN_RT_ARGUMENT, "misaligned packed codes", &err);
-    struct tern_rt_weights less = canonical;
-    less.code_bytes--;
-    expect(tern_rt_pack_on(rt, &layer, &less, &packed, NULL, &err) == TERN_RT_ARGUMENT, "codes too short for the device", &err);
-    tern_weights_free(&w);
-}
-
-static void check_packing(struct setting *s) {
-    struct tern_rt *rt = NULL;
-    struct tern_rt_error err;
-    s->driver = &tern_rt_driver_emulated;
-    expect(open_with(s, TERN_MATCH_NONE, &rt, &err) == TERN_RT_OK, "the emulator again", &err);
-    check_packing_of(rt, "ternary-g128", 40, 288);
-    check_packing_of(rt, "gptq4-g32-asym", 24, 160);
-    tern_rt_close(rt);
-    s->driver = &counting;
-}
-
 int main(int argc, char **argv) {
     struct setting s = {.driver = &counting, .m = 17, .launches = 20000};
     struct tern_rt_error err;
@@ -520,7 +444,6 @@ int main(int argc, char **argv) {
     check_archives(&s);
     tern_rt_close(s.rt);
     check_emulator(&s);
-    check_packing(&s);
     check_devices(&s);
     return failures != 0;
 }

@@ -372,7 +372,8 @@ static void run_packing(struct emulated *e, const char *entry, struct tern_pack_
     struct tern_args args = {.workspace = put(e, &a, sizeof a)};
     assert_int_equal(tern_backend_emu.module_function(e->context, e->module, entry, &function, &err), TERN_OK);
     const int64_t grid = (a.row_tiles * a.k_tiles + TERN_PACK_WARPS - 1) / TERN_PACK_WARPS;
-    struct tern_launch l = {.function = function, .grid = {grid, 1, 1}, .block = 32 * TERN_PACK_WARPS, .cluster = 1, .args = args};
+    struct tern_launch l = {
+        .function = function, .grid = {grid, 1, 1}, .block = 32 * TERN_PACK_WARPS, .cluster = 1, .args = args};
     if (tern_backend_emu.launch(e->context, &l, &err) != TERN_OK)
         fail_msg("%s: %s", entry, err.text);
     get(e, wrong, a.wrong, sizeof *wrong);
