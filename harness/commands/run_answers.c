@@ -20,14 +20,20 @@ static enum tern_status load_rows(const struct run *run, struct tern_results *ro
     return status;
 }
 
-/* The candidate of the problem that is the kernel of the row; 0: none, else 1 + index of its build. */
-static size_t find_build(const struct run *run, const struct run_problem *p, const struct tern_result *row) {
+/* Makes the kernel of the row the incumbent; where the template calls it senseless for the problem, it becomes a candidate all the same. */
+static enum tern_status make_incumbent(struct run *run, struct run_problem *p, const struct tern_result *row,
+                                       struct tern_error *err) {
     for (size_t e = 0; e < p->entry_count; e++) {
         const struct tern_store_build *b = &run->builds[p->entries[e].build].row;
-        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0)
-            return p->entries[e].build + 1;
+        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0) {
+            p->incumbent = p->entries[e].build + 1;
+            return TERN_OK;
+        }
     }
-    return 0;
+    for (size_t t = 0; t < run->template_count; t++)
+        if (strcmp(run->templates[t].name, row->template_name) == 0)
+            return tern_run_add_candidate(run, p, &run->templates[t], row->params, &p->incumbent, err);
+    return TERN_OK; /* not among --templates */
 }
 
 enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
@@ -42,7 +48,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
         const struct tern_result **below = tern_alloc_zero(rows.count, sizeof *below);
         tern_times_between(times, &table, NULL, below);
         table.below = below;
-        for (size_t i = 0; i < run->problem_count; i++) {
+        for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
             struct run_problem *p = &run->problems[i];
             const struct tern_problem_shape shape = tern_run_shape(run, p);
             const struct tern_selection_problem problem = {tern_activation_op(shape.type), shape.format->name, shape.m,
@@ -50,7 +56,8 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
             if (p->incumbent)
                 continue;
             const struct tern_selection_answer answer = tern_selection_ask(&table, &problem, tern_dispatch_fits, &limits);
-            p->incumbent = answer.row ? find_build(run, p, answer.kernel) : 0;
+            if (answer.row)
+                status = make_incumbent(run, p, answer.kernel, err);
         }
         tern_selection_free(&table);
         free(below);

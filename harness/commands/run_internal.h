@@ -238,6 +238,11 @@ enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t 
  * template has changed. A winner with another build key is compiled first: the same machine code keeps its rows. */
 enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_error *err);
 
+/* run_candidates.c: the same for one candidate, given as text, whatever its template's valid() says; *build: 1 + index in run.builds, 0
+ * where the template does not serve the problem. */
+enum tern_status tern_run_add_candidate(struct run *run, struct run_problem *p, const struct tern_template *t,
+                                        const char *params, size_t *build, struct tern_error *err);
+
 /* run_answers.c: makes incumbents of what the stored winners answer for problems that have none. */
 enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
 
