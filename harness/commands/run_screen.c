@@ -27,7 +27,7 @@ struct screening {
     struct run_problem *p;
     struct tern_search *search;
     size_t *entry, count; /* entry of each point of the search: those that are built */
-    size_t incumbent; /* 1 + its point, until it was asked; 0: none, or asked */
+    size_t incumbent;     /* 1 + its point, until it was asked; 0: none, or asked */
     size_t tried, ok;
     int64_t start_ns;
     double share_s, spent_s; /* spent: GPU seconds by the workers' word, the clock of a replay */

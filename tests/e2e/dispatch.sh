@@ -85,7 +85,7 @@ P
 check "the header states the bound" grep -q "up to 1.03 times" "$work/few/tern_dispatch.h"
 
 # ---- what a table would have answered takes part when that size is tuned ----
-race=("$tune" --gpu h200 --shapes qwen7b --formats ternary-g128 --templates imma-decode,mma-decode,mma-stream,mma-tile,simt-decode,wgmma-decode
+race=("$tune" --gpu h200 --shapes qwen7b --formats ternary-g128 --templates "imma-decode,mma-decode,mma-stream,mma-tile,simt-decode,wgmma-decode"
     --cache "$work/cache" --replay "$recording" --strategy race --db "$work/race.db")
 check "a race at some M" exits 0 "on h200-replay" "${race[@]}" --m 1,4,16,64,256,1024
 python3 - "$tune" "$work" <<'P' || echo "not ok answers could be asked for"
