@@ -49,6 +49,32 @@ struct tern_checksum_args {
 #define TERN_DEQUANTISE_WARPS  8
 #define TERN_DEQUANTISE_LAYOUT "frag16x128"
 
+/* pack.cu, `tern_pack`: canonical weights -> the arrays of a layout (formats/layout.h, which fills all but the pointers), and `tern_unpack`,
+ * the exact inverse. Grid ceil(row_tiles * k_tiles / 4), block 128: one warp a tile. */
+#define TERN_PACK_WARPS 4
+struct tern_pack_plane {
+    short bits, shift;     /* a run of bits of every code */
+    short pair_offset[32]; /* where the pair of slot i % (16 / bits) of word i / (16 / bits) lies in a row-major tile */
+};
+struct tern_pack_args {
+    unsigned char *codes;  /* [N][K], value q; canonical ones that tern_pack reads and tern_unpack writes */
+    unsigned short *scales; /* [groups][N] */
+    unsigned char *zeros;  /* [groups][N], or null: the zero point is `zero` */
+    unsigned int *packed_codes;
+    unsigned short *packed_scales;
+    unsigned char *packed_zeros; /* null as `zeros` */
+    unsigned long long *wrong;   /* or null: adds the codes, zero points and scales that the format does not have, and (tern_unpack) padding
+                                  * that tern_pack does not write */
+    long long n, k, groups;
+    long long row_tiles, k_tiles, tile_words;
+    int code_end;     /* codes are below */
+    int bits, zero;   /* zero points have so many bits */
+    int one_scale;    /* 1: all scales are equal */
+    short row_bits, k_bits, plane_count, chunk_words, element_offset;
+    short lane_offset[32], scale_row[64];
+    struct tern_pack_plane planes[2];
+};
+
 /* control.cu, `tern_control`: out[i] = i stepped `steps` times by a fixed linear congruence. Proves that the device still
  * computes. */
 struct tern_control_args {

@@ -62,7 +62,7 @@ def main(folder, device):
     one = x[0]
     check(layer(one).shape == (n,) and close(layer(one), one, weight, bias), "a vector")
     kept = layer.unpack()
-    check(torch.equal(kept[0], (weights + 1).to(torch.uint8)) and torch.equal(kept[1], scales), "unpack is the exact inverse")
+    check(torch.equal(kept[0].cpu(), (weights + 1).to(torch.uint8)) and torch.equal(kept[1].cpu(), scales), "unpack is the exact inverse")
     check({name for name, _ in layer.named_buffers()} == {"codes", "scales", "bias"} and not list(layer.parameters()), "only packed tensors are kept")
     bits_per_weight = 8 * (layer.codes.numel() + layer.scales.numel()) / (n * k)
     check(bits_per_weight < 2.2, f"{bits_per_weight} bits a weight")
@@ -87,6 +87,7 @@ def main(folder, device):
     check(refused(ValueError, lambda: layer(x[:, :128])), "another K is refused")
     check(refused(tern_torch.TernError, lambda: tern_torch.TernaryLinear(runtime, weights, scales[:1])), "a format that the table lacks")
     check(refused(tern_torch.TernError, lambda: tern_torch.TernaryLinear(runtime, weights, torch.ones(3, n))), "scales of another group")
+    check(refused(tern_torch.TernError, lambda: tern_torch.TernaryLinear(runtime, 2 * weights, scales)), "weights that are not ternary")
 
     args = (x, layer.codes, layer.scales, None, layer.bias, layer.format, n, k)
     torch.library.opcheck(tern_torch.linear, args, test_utils=("test_schema", "test_faketensor"))

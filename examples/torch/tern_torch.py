@@ -33,6 +33,10 @@ class _Weights(ctypes.Structure):
     ]
 
 
+class _Packed(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("codes", "scales", "zeros", "wrong")]
+
+
 class _Call(ctypes.Structure):
     _fields_ = [
         ("x", ctypes.c_void_p),
@@ -190,42 +194,40 @@ class Packed(torch.nn.Module):
         self.runtime, self.format, self.dtype = runtime, format, dtype
         self.n, self.k = codes.shape
         layer = runtime.layer(format, self.n, self.k, dtype)
-        canonical, _kept = self._weights(codes, scales, zeros)
-        packed = [torch.empty(size, dtype=torch.uint8) for size in (layer.code_bytes, layer.scale_bytes, layer.zero_bytes)]
-        error = _Error()
-        runtime.check(
-            runtime.lib.tern_rt_pack(
-                ctypes.byref(layer), ctypes.byref(canonical), *(ctypes.c_void_p(p.data_ptr()) for p in packed), ctypes.byref(error)
-            ),
-            error,
-        )
-        place = lambda t: _aligned_empty(t.shape, t.dtype, runtime.device).copy_(t)
-        self.register_buffer("codes", place(packed[0]))
-        self.register_buffer("scales", place(packed[1]))
-        self.register_buffer("zeros", place(packed[2]) if layer.zero_bytes else None)
+        sizes = (layer.code_bytes, layer.scale_bytes, layer.zero_bytes)
+        packed = [_aligned_empty((size,), torch.uint8, runtime.device) if size else None for size in sizes]
+        self._convert("tern_rt_pack_on", packed, self._canonical(codes, scales, zeros))
+        for name, tensor in zip(("codes", "scales", "zeros"), packed):
+            self.register_buffer(name, tensor)
         self.register_buffer("bias", None if bias is None else bias.to(dtype).to(runtime.device))
 
-    @staticmethod
-    def _weights(codes, scales, zeros):
-        kept = [codes.to(torch.uint8).cpu().contiguous(), scales.to(torch.float16).cpu().contiguous()]
-        kept.append(None if zeros is None else zeros.to(torch.uint8).cpu().contiguous())
-        pointers = [None if t is None else t.data_ptr() for t in kept]
-        sizes = [0 if t is None else t.numel() * t.element_size() for t in kept]
-        return _Weights(*pointers, *sizes), kept
+    def _canonical(self, codes, scales, zeros):
+        device = self.runtime.device
+        kept = [codes.to(device, torch.uint8).contiguous(), scales.to(device, torch.float16).contiguous()]
+        return kept + [None if zeros is None else zeros.to(device, torch.uint8).contiguous()]
+
+    def _convert(self, name, packed, canonical):
+        """Packs or unpacks on the device, on torch's current stream, and waits for what the kernels found wrong."""
+        layer, error = self.runtime.layer(self.format, self.n, self.k, self.dtype), _Error()
+        pointers = lambda tensors: [None if t is None else t.data_ptr() for t in tensors]
+        wrong = torch.zeros(1, dtype=torch.int64, device=self.runtime.device)
+        weights = _Weights(*pointers(canonical), *(0 if t is None else t.numel() * t.element_size() for t in canonical))
+        arrays = _Packed(*pointers(packed), wrong.data_ptr())
+        order = (weights, arrays) if name == "tern_rt_pack_on" else (arrays, weights)
+        stream = torch.cuda.current_stream(wrong.device).cuda_stream if wrong.is_cuda else None
+        call = getattr(self.runtime.lib, name)
+        status = call(self.runtime.handle, ctypes.byref(layer), *map(ctypes.byref, order), ctypes.c_void_p(stream), ctypes.byref(error))
+        self.runtime.check(status, error)
+        if wrong.item():
+            raise TernError("ARGUMENT", f"{wrong.item()} codes, zero points or scales that {self.format} does not have")
 
     def unpack(self):
         """Codes, scales and zeros again, bit for bit."""
-        layer = self.runtime.layer(self.format, self.n, self.k, self.dtype)
-        out = [torch.empty((self.n, self.k), dtype=torch.uint8), torch.empty((layer.groups, self.n), dtype=torch.float16)]
-        zeros = torch.empty((layer.groups, self.n), dtype=torch.uint8) if layer.zero_bytes else None
-        weights, kept = self._weights(*out, zeros)
-        packed = [None if t is None else t.cpu() for t in (self.codes, self.scales, self.zeros)]
-        pointers = (ctypes.c_void_p(None if t is None else t.data_ptr()) for t in packed)
-        error = _Error()
-        self.runtime.check(
-            self.runtime.lib.tern_rt_unpack(ctypes.byref(layer), *pointers, ctypes.byref(weights), ctypes.byref(error)), error
-        )
-        return kept
+        layer, device = self.runtime.layer(self.format, self.n, self.k, self.dtype), self.runtime.device
+        out = [torch.empty((self.n, self.k), dtype=torch.uint8, device=device), torch.empty((layer.groups, self.n), dtype=torch.float16, device=device)]
+        out.append(torch.empty((layer.groups, self.n), dtype=torch.uint8, device=device) if layer.zero_bytes else None)
+        self._convert("tern_rt_unpack_on", [None if t is None else _aligned(t) for t in (self.codes, self.scales, self.zeros)], out)
+        return out
 
     def forward(self, x):
         if x.dtype != self.dtype:

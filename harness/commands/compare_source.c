@@ -41,6 +41,15 @@ static const char *only_policy(const json_t *environment) {
     return timed == 1 ? found : NULL;
 }
 
+/* The version of each row's template; a release that saw two of one template does not say which. */
+static void fill_template_hashes(struct tern_results *rows, size_t from, const json_t *templates) {
+    for (size_t i = from; i < rows->count; i++) {
+        const char *hash = json_string_value(json_object_get(templates, rows->rows[i].template_name));
+        if (hash && strlen(hash) == TERN_HASH_CHARS - 1)
+            tern_str_copy(rows->rows[i].template_hash, TERN_HASH_CHARS, hash);
+    }
+}
+
 /* Device, driver and policy of rows[from..] out of DIR/environment.json, as far as the rows do not know them. */
 static enum tern_status read_environment(const char *dir, struct tern_results *rows, size_t from, struct tern_error *err) {
     struct tern_str path = {0};
@@ -58,6 +67,7 @@ static enum tern_status read_environment(const char *dir, struct tern_results *r
         FILL(rows, from, device, json_string_value(json_object_get(device, "name")));
         FILL(rows, from, driver, json_string_value(json_object_get(device, "driver")));
         FILL(rows, from, policy, only_policy(environment));
+        fill_template_hashes(rows, from, json_object_get(environment, "templates"));
     } else {
         status = tern_error_set(err, TERN_INTERNAL, "%s, line %d: %s", path.data, why.line, why.text);
     }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT_OPTION_COUNT 9
+#define EXPORT_OPTION_COUNT 10
 #define EXPORT_MAX_GPUS     16
 
 /* One table for parsing and help; the values point into o. */
@@ -20,6 +20,8 @@ static void list_options(struct tern_export_options *o, struct tern_option list[
     const struct tern_option options[EXPORT_OPTION_COUNT] = {
         {"gpu", 'g', TERN_OPTION_TEXT, &o->gpu, "NAMES", "GPUs whose winners are exported, e.g. h200,a100 (required)", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the winners of this model (default: all)", 0, 0},
+        {"release", 0, TERN_OPTION_TEXT, &o->release, "NAME",
+         "the winners of a release's text (results/NAME), without a database", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"output", 'o', TERN_OPTION_TEXT, &o->output, "DIR", "folder to write into, made if missing (required)", 0, 0},
         {"check", 0, TERN_OPTION_TEXT, &o->check, "DIR",
@@ -64,6 +66,9 @@ static enum tern_status parse(int argc, char **argv, struct tern_export_options 
     }
     if (o->output && o->check)
         return tern_error_set(err, TERN_USAGE, "export writes to -o DIR or compares with --check DIR, not both");
+    if (o->release && (o->slowdown || o->held_out || o->allow_planned))
+        return tern_error_set(err, TERN_USAGE,
+                              "--release has the times of winners only: no --max-slowdown, --held-out or --allow-planned");
     if (o->slowdown &&
         !(tern_str_parse_double(o->slowdown, &o->max_slowdown) && o->max_slowdown >= 1.0 && o->max_slowdown <= 100.0))
         return tern_error_set(err, TERN_USAGE, "--max-slowdown takes a ratio from 1 to 100, such as 1.03, not '%s'",

@@ -3,12 +3,14 @@
 #define TERN_COMMANDS_EXPORT_PARTS_H
 
 #include "config/gpu.h"
+#include "core/archive.h"
 #include "output/export.h"
+#include "store/cache.h"
 
 #include <stdbool.h>
 
 struct tern_export_options {
-    const char *gpu, *shapes, *db, *output, *check, *cache, *held_out, *slowdown;
+    const char *gpu, *shapes, *release, *db, *output, *check, *cache, *held_out, *slowdown;
     bool allow_planned;
     double max_slowdown; /* of `slowdown`; 1 without */
 };
@@ -38,9 +40,17 @@ void tern_export_source_free(struct tern_export_source *source);
 void tern_export_source_release(struct tern_export_source *source);
 struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *source);
 
+/* export_release.c: the rows of --release, complete, in the place of a database's; their cubins are in `cache` then. */
+enum tern_status tern_export_release_rows(const struct tern_export_options *o, const struct tern_gpu *gpu, const char *cache,
+                                          struct tern_results *rows, struct tern_error *err);
+
 /* The archive of the cubins that the tables name, out of the cache. What the cache lacks is counted and told, not an error:
  * the header stands by itself. Nothing is appended where there is no cubin at all. */
 enum tern_status tern_export_pack(const struct tern_export_options *o, const struct tern_export *input, struct tern_str *out,
                                   size_t *missing, struct tern_error *err);
+/* Fills images[*count] for the packing kernels of each architecture, compiled into the cache by a worker: at most one a GPU; the caller frees
+ * their data. Where they cannot be compiled that is told, not an error. */
+enum tern_status tern_export_packing(const char *cache, const struct tern_export *input, struct tern_archive_image *images,
+                                     size_t *count, struct tern_error *err);
 
 #endif

@@ -3,10 +3,9 @@
 
 #include "commands/dispatch.h"
 #include "commands/export_times.h"
-#include "core/archive.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "store/cache.h"
+#include "device/compiler.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -32,6 +31,25 @@ static enum tern_status read_origin(const char *db, struct tern_export_source *s
             tern_str_copy(s->nvrtc, sizeof s->nvrtc, build.nvrtc);
     }
     tern_store_close(store);
+    return status;
+}
+
+/* "cache" in the folder of the database, unless the user named one. */
+static void cache_path(const struct tern_export_options *o, struct tern_str *out) {
+    const char *slash = strrchr(o->db, '/');
+    if (o->cache)
+        tern_str_append(out, o->cache);
+    else
+        tern_str_printf(out, "%.*scache", slash ? (int)(slash - o->db + 1) : 0, o->db);
+}
+
+/* What compiled a release's cubins, just now. */
+static enum tern_status read_nvrtc(struct tern_export_source *s, struct tern_error *err) {
+    int major, minor;
+    char path[512];
+    enum tern_status status = tern_nvrtc_version(&major, &minor, path, sizeof path, err);
+    if (!status)
+        tern_str_format(s->nvrtc, sizeof s->nvrtc, "%d.%d", major, minor);
     return status;
 }
 
@@ -67,7 +85,14 @@ static enum tern_status use_times(const struct tern_export_options *o, struct te
 
 enum tern_status tern_export_source_load(const struct tern_export_options *o, const char *gpu,
                                          struct tern_export_source *source, struct tern_error *err) {
+    struct tern_str cache = {0};
     enum tern_status status = tern_gpu_load(gpu, &source->gpu, err);
+    if (!status && o->release) {
+        cache_path(o, &cache);
+        status = tern_export_release_rows(o, &source->gpu, cache.data, &source->rows, err);
+        tern_str_free(&cache);
+        return status ? status : tern_export_source_prepare(o, source, err);
+    }
     if (!status)
         status = tern_dispatch_rows(o->db, source->gpu.name, o->shapes, &source->rows, err);
     if (!status && !o->shapes)
@@ -87,6 +112,11 @@ enum tern_status tern_export_source_prepare(const struct tern_export_options *o,
     for (size_t i = 0; i < source->rows.count && !status; i++)
         if (source->rows.rows[i].template_name[0])
             status = tern_dispatch_launch(&source->rows.rows[i], &source->launches[i], err);
+    if (!status && o->release) { /* its text has the times of winners only */
+        tern_str_copy(source->device_name, sizeof source->device_name, source->rows.rows[0].device);
+        tern_str_copy(source->driver, sizeof source->driver, source->rows.rows[0].driver);
+        return read_nvrtc(source, err);
+    }
     if (!status)
         status = read_origin(o->db, source, err);
     return status ? status : use_times(o, source, err);
@@ -123,15 +153,6 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
 
 /* ---- cubins ---- */
 
-/* "cache" in the folder of the database, unless the user named one. */
-static void cache_path(const struct tern_export_options *o, struct tern_str *out) {
-    const char *slash = strrchr(o->db, '/');
-    if (o->cache)
-        tern_str_append(out, o->cache);
-    else
-        tern_str_printf(out, "%.*scache", slash ? (int)(slash - o->db + 1) : 0, o->db);
-}
-
 /* Fills images[*count] for what the cache has; the caller frees their data. */
 static enum tern_status read_images(const char *dir, const struct tern_strs *hashes, struct tern_archive_image *images,
                                     size_t *count, struct tern_error *err) {
@@ -161,7 +182,7 @@ enum tern_status tern_export_pack(const struct tern_export_options *o, const str
     enum tern_status status = TERN_OK;
     cache_path(o, &path);
     tern_export_cubins(input, &hashes);
-    struct tern_archive_image *images = tern_alloc_zero(hashes.count, sizeof *images);
+    struct tern_archive_image *images = tern_alloc_zero(hashes.count + input->gpu_count, sizeof *images);
     if (!tern_file_is_dir(path.data))
         tern_log_note("no kernels are packed: there is no cache at %s (name it with --cache DIR)", path.data);
     else
@@ -170,6 +191,8 @@ enum tern_status tern_export_pack(const struct tern_export_options *o, const str
     if (!status && *missing && tern_file_is_dir(path.data))
         tern_log_warn("run the same `tune` command again, which rebuilds them, then export again",
                       "%zu of %zu cubins are not in the cache %s", *missing, hashes.count, path.data);
+    if (!status && count)
+        status = tern_export_packing(path.data, input, images, &count, err);
     if (!status && count)
         tern_archive_write(images, count, out);
     for (size_t i = 0; i < count; i++)

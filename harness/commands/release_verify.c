@@ -2,9 +2,8 @@
  * problem with its released candidate alone, in a database that is thrown away. */
 #include "commands/compare_source.h"
 #include "commands/release_parts.h"
-#include "commands/run_internal.h"
+#include "commands/release_runs.h"
 
-#include "core/clock.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "core/random.h"
@@ -40,128 +39,32 @@ static void draw(struct tern_results *rows, int64_t count, int64_t seed) {
     tern_results_sort(rows);
 }
 
-/* "a,b" of what the rows name, each once; the caller frees. */
-static void join_once(struct tern_str *list, const char *word) {
-    struct tern_str all = {0}, wanted = {0};
-    tern_str_printf(&all, ",%s,", tern_str_text(list));
-    tern_str_printf(&wanted, ",%s,", word);
-    if (!strstr(all.data, wanted.data))
-        tern_str_printf(list, "%s%s", list->length ? "," : "", word);
-    tern_str_free(&all);
-    tern_str_free(&wanted);
-}
-
 /* Every final that there was: no row gives way to the layout of another, as winners of a run do. */
-static void take_results(const struct run *run, struct tern_results *out) {
-    for (size_t i = 0; i < run->problem_count; i++)
-        if (run->problems[i].per_layout_count > 0)
-            tern_results_add(out, &run->problems[i].per_layout[0]);
-}
-
-/* The run of one model's rows of one op. What was there before stays as it is: the database is new and lies in `scratch`. */
-static enum tern_status measure(const struct tern_release_verify *v, const char *shapes, enum tern_activation type,
-                                const struct tern_results *sample, const char *scratch, struct tern_results *out,
+static enum tern_status measure(struct run *run, const struct tern_results *part, struct tern_results *out,
                                 struct tern_error *err) {
-    struct tern_str formats = {0}, layers = {0}, sizes = {0}, db = {0};
-    struct run *run = tern_alloc_zero(1, sizeof *run);
-    for (size_t i = 0; i < sample->count; i++) {
-        char m[24];
-        tern_str_format(m, sizeof m, "%lld", (long long)sample->rows[i].m);
-        join_once(&formats, sample->rows[i].format);
-        join_once(&layers, sample->rows[i].layer);
-        join_once(&sizes, m);
-    }
-    tern_str_printf(&db, "%s/verify.db", scratch);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    run->start_ns = tern_clock_now_ns();
-    tern_interrupt_install();
-    run->strategy = TERN_STRATEGY_EXHAUSTIVE; /* of the one candidate that each problem has */
-    run->options = (struct run_options){.gpu = v->gpu,
-                                        .shapes = shapes,
-                                        .formats = formats.data,
-                                        .layers = layers.data,
-                                        .m = sizes.data,
-                                        .activations = tern_activation_name(type),
-                                        .db = db.data,
-                                        .cache = v->cache,
-                                        .strategy = tern_strategy_name(TERN_STRATEGY_EXHAUSTIVE),
-                                        .launch = "plain",
-                                        .device = v->device,
-                                        .jobs = cores > 0 ? cores : 1,
-                                        .seed = 1,
-                                        .copies = 1,
-                                        .require_gpu = !v->replay,
-                                        .only = sample,
-                                        .replay = v->replay};
-    tern_str_format(run->options.command_line, sizeof run->options.command_line, "tune release %s --verify", v->name);
-    enum tern_status status = tern_run_setup(run, err);
-    if (status == TERN_OK)
-        status = tern_run_candidates(run, err);
-    if (status == TERN_OK)
-        status = tern_run_measure(run, err);
+    (void)part;
+    enum tern_status status = tern_run_measure(run, err);
     if (status == TERN_OK && tern_interrupted())
         status = tern_error_set(err, TERN_FAILED, "interrupted before all rows were measured");
-    if (status == TERN_OK)
-        take_results(run, out);
-    tern_run_release(run);
-    free(run);
-    tern_str_free(&formats);
-    tern_str_free(&layers);
-    tern_str_free(&sizes);
-    tern_str_free(&db);
+    for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++)
+        if (run->problems[i].per_layout_count > 0)
+            tern_results_add(out, &run->problems[i].per_layout[0]);
     return status;
 }
 
-/* The folder held a database and what SQLite lays beside it. */
-static void remove_scratch(const char *scratch) {
-    struct tern_strs names = {0};
-    if (tern_file_list(scratch, "", &names, NULL) == TERN_OK)
-        for (size_t i = 0; i < names.count; i++) {
-            struct tern_str path = {0};
-            tern_str_printf(&path, "%s/%s", scratch, names.items[i]);
-            unlink(path.data);
-            tern_str_free(&path);
-        }
-    rmdir(scratch);
-    tern_strs_free(&names);
-}
-
-/* The rows of one model and op, in a scratch folder of their own. */
-static enum tern_status measure_op(const struct tern_release_verify *v, const char *shapes, enum tern_activation type,
-                                   const struct tern_results *rows, struct tern_results *out, struct tern_error *err) {
-    struct tern_results part = {0};
-    char scratch[] = "/tmp/tern-verify-XXXXXX";
-    enum tern_status status = TERN_OK;
-    for (size_t i = 0; i < rows->count; i++)
-        if (!strcmp(rows->rows[i].op, tern_activation_op(type)))
-            tern_results_add(&part, &rows->rows[i]);
-    if (part.count > 0 && !mkdtemp(scratch)) {
-        status = tern_error_set(err, TERN_INTERNAL, "cannot make a folder in /tmp: %s", strerror(errno));
-    } else if (part.count > 0) {
-        status = measure(v, shapes, type, &part, scratch, out, err);
-        remove_scratch(scratch);
-    }
-    tern_results_free(&part);
-    return status;
-}
-
-/* Rows of one model and op after the other: a run has one of each. */
-static enum tern_status measure_models(const struct tern_release_verify *v, const struct tern_results *sample,
-                                       struct tern_results *out, struct tern_error *err) {
-    enum tern_status status = TERN_OK;
-    for (size_t at = 0, count; at < sample->count && !status; at += count) {
-        const char *shapes = sample->rows[at].shapes[0] ? sample->rows[at].shapes : v->shapes;
-        for (count = 1; at + count < sample->count && !strcmp(sample->rows[at].shapes, sample->rows[at + count].shapes);)
-            count++;
-        const struct tern_results part = {.rows = sample->rows + at, .count = count};
-        if (!shapes) {
-            status = tern_error_set(err, TERN_USAGE, "%s/winners.csv does not name its model", v->dir);
-            tern_error_hint(err, "name it with --shapes");
-        }
-        for (int type = 0; type < TERN_ACTIVATION_COUNT && !status; type++)
-            status = measure_op(v, shapes, (enum tern_activation)type, &part, out, err);
-    }
-    return status;
+static enum tern_status measure_again(const struct tern_release_verify *v, const struct tern_results *sample,
+                                      struct tern_results *out, struct tern_error *err) {
+    struct tern_release_runs runs = {.dir = v->dir,
+                                     .options = {.gpu = v->gpu,
+                                                 .shapes = v->shapes,
+                                                 .cache = v->cache,
+                                                 .device = v->device,
+                                                 .require_gpu = !v->replay,
+                                                 .replay = v->replay},
+                                     .work = measure};
+    tern_str_format(runs.options.command_line, sizeof runs.options.command_line, "tune release %s --verify", v->name);
+    tern_interrupt_install();
+    return tern_release_run(&runs, sample, out, err);
 }
 
 /* A replay answers under names of its own; here it stands for the device and the regimes of the release. */
@@ -232,7 +135,7 @@ enum tern_status tern_release_verify(const struct tern_release_verify *v, struct
     if (!status)
         tern_log_note("measuring %zu rows of %s again", sample.count, v->name);
     if (!status)
-        status = measure_models(v, &sample, &again, &why);
+        status = measure_again(v, &sample, &again, &why);
     if (status == TERN_MISSING && !v->replay)
         explain_missing(v, &why);
     if (!status) {

@@ -159,6 +159,19 @@ static bool wanted(const struct run *run, const struct run_problem *p, const str
     return false;
 }
 
+/* The last entry of the problem is this candidate. */
+static void add_entry(struct run *run, struct run_problem *p, const struct source_identity *id,
+                      const struct tern_candidate *c, const struct tern_geometry *geometry) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    const struct tern_resources unknown = {0};
+    size_t build = find_or_add_build(run, id, c, p->format);
+    p->entries[p->entry_count++] =
+        (struct run_entry){.build = build,
+                           .predicted_us = tern_cost_predict_us(&run->gpu, c, &shape, geometry, &unknown),
+                           .outcome = TERN_OUTCOME_RUNNING,
+                           .screen_us = (double)NAN};
+}
+
 /* Adds the candidates of one template to a problem; the grid puts the default candidate first, which then gets the best
  * place. */
 static enum tern_status add_template(struct run *run, struct run_problem *p, const struct tern_template *t,
@@ -177,16 +190,30 @@ static enum tern_status add_template(struct run *run, struct run_problem *p, con
         status = tern_candidate_geometry(&list.items[i], &shape, run->gpu.sms, &geometry, err);
         if (status != TERN_OK)
             break;
-        size_t build = find_or_add_build(run, id, &list.items[i], p->format);
-        const struct tern_resources unknown = {0};
-        p->entries[p->entry_count++] =
-            (struct run_entry){.build = build,
-                               .predicted_us = tern_cost_predict_us(&run->gpu, &list.items[i], &shape, &geometry, &unknown),
-                               .outcome = TERN_OUTCOME_RUNNING,
-                               .screen_us = (double)NAN};
+        add_entry(run, p, id, &list.items[i], &geometry);
     }
     tern_candidates_free(&list);
     return status;
+}
+
+enum tern_status tern_run_add_candidate(struct run *run, struct run_problem *p, const struct tern_template *t,
+                                        const char *params, size_t *build, struct tern_error *err) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    struct source_identity id;
+    struct tern_candidate c;
+    struct tern_geometry geometry;
+    *build = 0;
+    if (!serves(t, &shape) || tern_candidate_parse(t, params, &c, NULL) != TERN_OK) /* of another version of the template */
+        return TERN_OK;
+    enum tern_status status = tern_candidate_geometry(&c, &shape, run->gpu.sms, &geometry, err);
+    if (status == TERN_OK)
+        status = identify(t, &id, err);
+    if (status != TERN_OK)
+        return status;
+    p->entries = tern_realloc(p->entries, (p->entry_count + 1) * sizeof *p->entries);
+    add_entry(run, p, &id, &c, &geometry);
+    *build = p->entries[p->entry_count - 1].build + 1;
+    return TERN_OK;
 }
 
 const char *tern_run_policy(const struct run *run, const struct run_problem *p) {

@@ -9,6 +9,7 @@
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_resume.c      winners of earlier runs that still hold
+ *   run_answers.c     what they answer for the problems that are left
  *   run_gpu.c         calls to the GPU worker of a device, its death and restart
  *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
@@ -69,6 +70,7 @@ struct run_options {
     double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
+    bool no_device;                  /* none is looked for */
     const struct tern_results *only; /* just these candidates, each on its own problem; NULL: all */
     const char *replay, *fault;      /* file to answer from, and faults on purpose; NULL: none */
 };
@@ -101,11 +103,12 @@ struct run_problem {
     struct run_entry *entries; /* in the order in which they are tried */
     size_t entry_count;
     double limit_us;
-    bool compute_bound;             /* by the GPU's description, so that no measurement changes the policy of its rows */
-    size_t incumbent;               /* 1 + index in run.builds of the last winner's candidate as of today; 0: none */
-    double search_gap;              /* see tern_search_gap */
-    bool done;                      /* a result exists, from this run or resumed */
-    struct tern_result result;      /* of the best layout so far */
+    bool compute_bound;        /* by the GPU's description, so that no measurement changes the policy of its rows */
+    size_t incumbent;          /* 1 + index in run.builds of the last winner's candidate as of today, or of what the stored
+                                     * winners answer for a problem that has none; 0: none */
+    double search_gap;         /* see tern_search_gap */
+    bool done;                 /* a result exists, from this run or resumed */
+    struct tern_result result; /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
     size_t per_layout_count;
 };
@@ -234,6 +237,14 @@ enum tern_status tern_run_compile(struct run *run, const size_t *builds, size_t 
 /* run_resume.c: marks the problems whose winner of an earlier run still holds, and says why where the compiler, the driver or a
  * template has changed. A winner with another build key is compiled first: the same machine code keeps its rows. */
 enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_error *err);
+
+/* run_candidates.c: the same for one candidate, given as text, whatever its template's valid() says; *build: 1 + index in run.builds, 0
+ * where the template does not serve the problem. */
+enum tern_status tern_run_add_candidate(struct run *run, struct run_problem *p, const struct tern_template *t,
+                                        const char *params, size_t *build, struct tern_error *err);
+
+/* run_answers.c: makes incumbents of what the stored winners answer for problems that have none. */
+enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
 
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);

@@ -188,6 +188,8 @@ enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_e
         status = find_candidates(run, &r, err);
     if (status == TERN_OK)
         status = recompile(run, &r, err);
+    if (status == TERN_OK)
+        status = tern_run_answers(run, err);
     for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
         if (r.build[i] != NONE)
             status = take_over(run, &r, i, err);

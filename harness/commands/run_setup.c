@@ -64,7 +64,7 @@ static enum tern_status choose_launch(struct run *run, struct tern_error *err) {
 
 /* Not finding the named GPU is no error, unless asked for: the run is then planned. */
 static enum tern_status find_devices(struct run *run, struct tern_error *err) {
-    enum tern_status status = tern_run_devices_open(run, err);
+    enum tern_status status = run->options.no_device ? TERN_OK : tern_run_devices_open(run, err);
     if (status != TERN_OK || run->measured || !run->options.require_gpu)
         return status;
     tern_error_set(err, TERN_MISSING, "--require-gpu: %s", run->why_planned);

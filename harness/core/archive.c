@@ -96,9 +96,9 @@ enum tern_status tern_archive_read(const void *archive, size_t bytes, const char
     uint64_t count = get_number(at + 8);
     if (count > (bytes - HEADER_BYTES) / INDEX_BYTES)
         return tern_error_set(err, TERN_INTERNAL, "packed kernels: cut short in the index, %zu bytes", bytes);
-    for (uint64_t i = 0; i < count && strlen(name) == NAME_BYTES; i++) {
+    for (uint64_t i = 0; i < count && strlen(name) <= NAME_BYTES; i++) {
         const unsigned char *entry = at + HEADER_BYTES + i * INDEX_BYTES;
-        if (memcmp(entry, name, NAME_BYTES) != 0)
+        if (strncmp((const char *)entry, name, NAME_BYTES) != 0)
             continue;
         *image = unpack(archive, bytes, entry, &reason);
         *found = *image != NULL;

@@ -1,7 +1,7 @@
 /* Archives of compiled kernels: images in one file, each a zstd frame with its name and checksum. Same images, same bytes.
  * All numbers are little-endian:
  *   header  "TERNKRN1", u64 count
- *   index   per image, ascending by name: char name[32], char checksum[32] (XXH3-128 of the image, hex), u64 offset of the
+ *   index   per image, ascending by name: char name[32] (filled with zeros), char checksum[32] (XXH3-128 of the image, hex), u64 offset of the
  *           frame from the start of the file, u64 bytes of the frame, u64 bytes of the image
  *   frames  one behind the other */
 #ifndef TERN_CORE_ARCHIVE_H
@@ -14,8 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Image of the packing kernels (kernels/pack.cu): this and the architecture, "pack-sm_90a". */
+#define TERN_PACKING_IMAGE "pack-"
+
 struct tern_archive_image {
-    char name[TERN_HASH_CHARS]; /* of a cubin: its checksum */
+    char name[TERN_HASH_CHARS]; /* of a cubin: its checksum; zeros behind the end */
     const void *data;
     size_t bytes;
 };

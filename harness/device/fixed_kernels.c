@@ -17,13 +17,13 @@
 #define CONTROL_COUNT  4096
 #define CONTROL_STEPS  1000
 
-/* One built kernel: reference, compare, checksum, control, late, the probes, then dequantise for each kind of weights. */
+/* One built kernel: reference, compare, checksum, control, late, pack, the probes, then dequantise for each kind of weights. */
 struct kernel_row {
     const char *file, *entry;
     int bits, asym, zero, bf16; /* dequantise only; bits 0 elsewhere */
     const char *macros, *arch;  /* probes only: what is built, and the only target that has its instruction */
 };
-enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, LATE, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
+enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, LATE, PACK, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
 #define PROBE(probe, type, unroll, arch)                                                                                    \
     {                                                                                                                       \
         "kernels/ceiling.cu", "tern_probe", 0, 0, 0, 0,                                                                     \
@@ -43,6 +43,7 @@ static const struct kernel_row rows[] = {
     [CHECKSUM] = {"kernels/checksum.cu", "tern_checksum", 0, 0, 0, 0, NULL, NULL},
     [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, 0, NULL, NULL},
     [LATE] = {"kernels/late.cu", "tern_late", 0, 0, 0, 0, NULL, NULL},
+    [PACK] = {"kernels/pack.cu", "tern_pack", 0, 0, 0, 0, NULL, NULL}, /* of exports; here only to be compiled by tests */
     [PROBES + TERN_FIXED_EMPTY] = PROBE(TERN_PROBE_EMPTY, TERN_PROBE_F16, 1, NULL),
     [PROBES + TERN_FIXED_READ_4] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 4, NULL),
     [PROBES + TERN_FIXED_READ_8] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 8, NULL),

@@ -147,6 +147,30 @@ void tern_layout_sizes(const struct tern_layout *layout, const struct tern_forma
     *zero_bytes = format->sym ? 0 : entries;
 }
 
+bool tern_layout_wire(const struct tern_layout *layout, const struct tern_format *format, int64_t n, int64_t k,
+                      struct tern_pack_args *args) {
+    struct tern_layout_plan plan;
+    make_plan(&plan, layout, format, n, k);
+    *args = (struct tern_pack_args){.n = n, .k = k, .groups = plan.groups, .bits = format->bits, .zero = format->zero};
+    args->row_tiles = plan.row_tiles, args->k_tiles = plan.k_tiles, args->tile_words = plan.tile_bytes / 4;
+    args->code_end = format->family == TERN_FAMILY_TERNARY ? 3 : 1 << format->bits;
+    args->one_scale = format->group == TERN_GROUP_TENSOR;
+    args->row_bits = (short)layout->row_bits, args->k_bits = (short)layout->k_bits;
+    args->chunk_words = (short)layout->chunk_words, args->element_offset = (short)plan.element_offset;
+    for (int i = 0; i < TERN_LAYOUT_LANES; i++)
+        args->lane_offset[i] = (short)plan.lane_offset[i];
+    for (int i = 0; i < TERN_LAYOUT_MAX_ROWS; i++)
+        args->scale_row[i] = (short)plan.scale_row[i];
+    args->plane_count = (short)(plan.planes ? plan.planes->count : 0);
+    for (int p = 0; p < args->plane_count; p++) {
+        args->planes[p].bits = (short)plan.planes->planes[p].bits;
+        args->planes[p].shift = (short)plan.planes->planes[p].shift;
+        for (int i = 0; i < TERN_LAYOUT_PAIRS; i++)
+            args->planes[p].pair_offset[i] = (short)plan.pair_offset[p][i];
+    }
+    return plan.planes != NULL;
+}
+
 /* Zero point of a row at column k. Columns past K take the last group's; rows past N have none, and read 0 when asymmetric.
  */
 static uint8_t zero_at(const struct tern_layout_plan *plan, const uint8_t *zeros, int64_t row, int64_t k) {

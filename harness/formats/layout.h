@@ -24,6 +24,7 @@
 #ifndef TERN_FORMATS_LAYOUT_H
 #define TERN_FORMATS_LAYOUT_H
 
+#include "../kernels/kernels.h"
 #include "formats/weights.h"
 
 struct tern_layout; /* descriptor: tile rows, tile k, planes, permutation */
@@ -46,6 +47,9 @@ enum tern_status tern_layout_pack(const struct tern_layout *layout, const struct
 /* Exact inverse of pack (padding is checked to be zero weights); the caller frees the weights. */
 enum tern_status tern_layout_unpack(const struct tern_layout *layout, const struct tern_format *format, int64_t n, int64_t k,
                                     const struct tern_packed *packed, struct tern_weights *weights, struct tern_error *err);
+/* Fills all of *args but its pointers, for kernels/pack.cu; false where the layout cannot hold the format. */
+bool tern_layout_wire(const struct tern_layout *layout, const struct tern_format *format, int64_t n, int64_t k,
+                      struct tern_pack_args *args);
 void tern_packed_free(struct tern_packed *packed);
 
 #endif

@@ -20,6 +20,16 @@ struct tern_rt_work {
     int dependent; /* 1: programmatic stream serialization */
 };
 
+/* A launch of one of Tern's fixed kernels: one struct of arguments, a grid of one dimension, no shared memory. */
+struct tern_rt_run {
+    void *function;
+    int64_t grid;
+    int block;
+    void *args;
+    size_t arg_bytes;
+    void *stream;
+};
+
 struct tern_rt_driver {
     enum tern_rt_status (*open)(int device, void **context, struct tern_rt_device *info, struct tern_rt_error *err);
     void (*close)(void *context);
@@ -30,11 +40,22 @@ struct tern_rt_driver {
     enum tern_rt_status (*find)(void *context, void *module, const char *entry, void **function, struct tern_rt_error *err);
     void (*unload)(void *context, void *module);
     enum tern_rt_status (*launch)(void *context, const struct tern_rt_work *work, struct tern_rt_error *err);
+    enum tern_rt_status (*run)(void *context, const struct tern_rt_run *run, struct tern_rt_error *err);
     enum tern_rt_status (*alloc)(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err);
     void (*release)(void *context, void *pointer);
 };
 
 extern const struct tern_rt_driver tern_rt_driver_cuda;
+
+/* The kernels of kernels/pack.cu; all NULL where the archive has none for the table's architecture. */
+struct tern_rt_packing {
+    void *module, *pack, *unpack_scales, *unpack;
+};
+const struct tern_rt_packing *tern_rt_packing(const struct tern_rt *rt);
+enum tern_rt_status tern_rt_run(struct tern_rt *rt, const struct tern_rt_run *run, struct tern_rt_error *err);
+/* weights.c: sizes of what the caller brings, against what the layer has. */
+enum tern_rt_status tern_rt_check_weights(const struct tern_rt_layer *layer, const struct tern_rt_weights *w,
+                                          struct tern_rt_error *err);
 
 /* Fills err, which may be NULL, and returns the status. */
 enum tern_rt_status tern_rt_fail(struct tern_rt_error *err, enum tern_rt_status status, const char *format, ...)

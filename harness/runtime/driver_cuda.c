@@ -236,6 +236,13 @@ static enum tern_rt_status cuda_launch(void *context, const struct tern_rt_work 
     return status ? status : start(context, &config, work->function, parameters, err);
 }
 
+static enum tern_rt_status cuda_run(void *context, const struct tern_rt_run *run, struct tern_rt_error *err) {
+    const struct cuda_config config = {
+        .grid = {(unsigned int)run->grid, 1, 1}, .block = {(unsigned int)run->block, 1, 1}, .stream = run->stream};
+    void *parameters[] = {run->args};
+    return start(context, &config, run->function, parameters, err);
+}
+
 static enum tern_rt_status cuda_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
     struct cuda *cuda = context;
     uint64_t address = 0;
@@ -258,5 +265,5 @@ static void cuda_release(void *context, void *pointer) {
     }
 }
 
-const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close,  cuda_load,  cuda_find,
-                                                   cuda_unload, cuda_launch, cuda_alloc, cuda_release};
+const struct tern_rt_driver tern_rt_driver_cuda = {cuda_open,   cuda_close, cuda_load,  cuda_find,   cuda_unload,
+                                                   cuda_launch, cuda_run,   cuda_alloc, cuda_release};

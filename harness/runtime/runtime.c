@@ -29,7 +29,8 @@ struct tern_rt {
     void *context;
     struct tern_table table; /* a copy: its shared memory is no more than this device's */
     enum tern_match match;
-    struct loaded *kernels;  /* one a kernel of the table */
+    struct loaded *kernels; /* one a kernel of the table */
+    struct tern_rt_packing packing;
     pthread_mutex_t growing; /* held while a pool is added */
     struct pool pools[MAX_STREAMS];
     atomic_int pool_count;
@@ -70,6 +71,28 @@ static enum tern_rt_status load_kernel(struct tern_rt *rt, const struct tern_rt_
     return status;
 }
 
+/* The packing kernels, which stand in the archive under the architecture's name. An export made without NVRTC has none. */
+static enum tern_rt_status load_packing(struct tern_rt *rt, const struct tern_rt_options *o, struct tern_rt_error *err) {
+    struct tern_rt_packing *p = &rt->packing;
+    struct tern_error why;
+    char name[TERN_HASH_CHARS];
+    void *image = NULL;
+    size_t bytes = 0;
+    bool found = false;
+    tern_str_format(name, sizeof name, TERN_PACKING_IMAGE "%s", rt->table.arch);
+    if (tern_archive_read(o->kernels, o->kernels_bytes, name, &image, &bytes, &found, &why))
+        return tern_rt_fail(err, TERN_RT_DAMAGED, "%s", why.text);
+    if (!found)
+        return TERN_RT_OK;
+    enum tern_rt_status status = rt->driver->load(rt->context, image, bytes, "tern_pack", 0, &p->module, &p->pack, err);
+    if (!status)
+        status = rt->driver->find(rt->context, p->module, "tern_unpack_scales", &p->unpack_scales, err);
+    if (!status)
+        status = rt->driver->find(rt->context, p->module, "tern_unpack", &p->unpack, err);
+    free(image);
+    return status;
+}
+
 /* The table for this device, or why there is none. */
 static enum tern_rt_status choose_table(struct tern_rt *rt, const struct tern_rt_options *o,
                                         const struct tern_rt_device *device, struct tern_rt_error *err) {
@@ -100,7 +123,7 @@ static enum tern_rt_status open_runtime(struct tern_rt *rt, const struct tern_rt
         return tern_rt_fail(err, TERN_RT_DEVICE, "out of memory for %d kernels", rt->table.kernel_count);
     for (int i = 0; i < rt->table.kernel_count && !status; i++)
         status = load_kernel(rt, o, i, err);
-    return status;
+    return status ? status : load_packing(rt, o, err);
 }
 
 enum tern_rt_status tern_rt_open(const struct tern_rt_options *options, struct tern_rt **rt, struct tern_rt_error *err) {
@@ -168,6 +191,8 @@ void tern_rt_close(struct tern_rt *rt) {
     for (int i = 0; i < rt->table.kernel_count && rt->kernels; i++)
         if (rt->kernels[i].module)
             rt->driver->unload(rt->context, rt->kernels[i].module);
+    if (rt->packing.module)
+        rt->driver->unload(rt->context, rt->packing.module);
     if (rt->context)
         rt->driver->close(rt->context);
     (void)pthread_mutex_destroy(&rt->growing);
@@ -179,6 +204,14 @@ const struct tern_table *tern_rt_table(const struct tern_rt *rt, enum tern_match
     if (match)
         *match = rt->match;
     return &rt->table;
+}
+
+const struct tern_rt_packing *tern_rt_packing(const struct tern_rt *rt) {
+    return &rt->packing;
+}
+
+enum tern_rt_status tern_rt_run(struct tern_rt *rt, const struct tern_rt_run *run, struct tern_rt_error *err) {
+    return rt->driver->run(rt->context, run, err);
 }
 
 /* ---- launching ---- */

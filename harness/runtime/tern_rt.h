@@ -5,6 +5,7 @@
  *     tern_rt_open            once a device: chooses the table by what the driver says, loads its kernels
  *     tern_rt_layer           once a layer: names the problem; its packed weights serve every m
  *     tern_rt_pack            offline or at load: canonical weights to what the kernels read, on the host
+ *     tern_rt_pack_on         the same on the device
  *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), on the caller's stream
  *
  * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. x, y and bias are binary16
@@ -90,7 +91,7 @@ struct tern_rt_layer {
 TERN_RT_API enum tern_rt_status tern_rt_layer(const struct tern_rt *rt, const char *format, const char *op, int64_t n,
                                               int64_t k, struct tern_rt_layer *layer, struct tern_rt_error *err);
 
-/* Canonical weights on the host: W[n][k] = scale * (code - zero). Sizes in bytes are what the caller has, and are checked. */
+/* Canonical weights: W[n][k] = scale * (code - zero). Sizes in bytes are what the caller has, and are checked. */
 struct tern_rt_weights {
     uint8_t *codes;   /* [n][k], one byte a weight */
     uint16_t *scales; /* [groups][n] binary16 */
@@ -104,6 +105,21 @@ TERN_RT_API enum tern_rt_status tern_rt_pack(const struct tern_rt_layer *layer, 
 TERN_RT_API enum tern_rt_status tern_rt_unpack(const struct tern_rt_layer *layer, const void *codes, const void *scales,
                                                const void *zeros, struct tern_rt_weights *weights,
                                                struct tern_rt_error *err);
+
+/* The packed arrays of a layer in device memory, of its sizes: codes 4-byte aligned, scales 2. */
+struct tern_rt_packed {
+    void *codes, *scales, *zeros;
+    unsigned long long *wrong; /* NULL, or a counter in device memory, 8-byte aligned, set by the caller; see below */
+};
+/* The same two on the device: the arrays of `weights` are device memory as well, and kernels are enqueued on the stream. What the host
+ * refuses (codes, zero points and scales that the format does not have, foreign padding) is added up in *packed->wrong: look at it
+ * when the stream is done. ARGUMENT; NO_KERNEL: the export has no packing kernels. */
+TERN_RT_API enum tern_rt_status tern_rt_pack_on(struct tern_rt *rt, const struct tern_rt_layer *layer,
+                                                const struct tern_rt_weights *weights, const struct tern_rt_packed *packed,
+                                                void *stream, struct tern_rt_error *err);
+TERN_RT_API enum tern_rt_status tern_rt_unpack_on(struct tern_rt *rt, const struct tern_rt_layer *layer,
+                                                  const struct tern_rt_packed *packed, const struct tern_rt_weights *weights,
+                                                  void *stream, struct tern_rt_error *err);
 
 /* What a launch with m rows would do; kernel NULL: nothing serves it. use_cublas tells where cuBLASLt in the
  * type of x was faster. */

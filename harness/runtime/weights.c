@@ -38,9 +38,8 @@ enum tern_rt_status tern_rt_layer(const struct tern_rt *rt, const char *format, 
     return TERN_RT_OK;
 }
 
-/* Sizes of what the caller brings, against what the layer has. */
-static enum tern_rt_status check_weights(const struct tern_rt_layer *layer, const struct tern_rt_weights *w,
-                                         struct tern_rt_error *err) {
+enum tern_rt_status tern_rt_check_weights(const struct tern_rt_layer *layer, const struct tern_rt_weights *w,
+                                          struct tern_rt_error *err) {
     const int64_t entries = layer->groups * layer->n;
     const struct {
         const char *name;
@@ -74,7 +73,7 @@ enum tern_rt_status tern_rt_pack(const struct tern_rt_layer *layer, const struct
                                      .zeros = weights->zeros};
     struct tern_packed packed = {0};
     struct tern_error why;
-    enum tern_rt_status status = check_weights(layer, weights, err);
+    enum tern_rt_status status = tern_rt_check_weights(layer, weights, err);
     if (status)
         return status;
     if (tern_format_parse(layer->format, &canonical.format, &why) ||
@@ -94,7 +93,7 @@ enum tern_rt_status tern_rt_unpack(const struct tern_rt_layer *layer, const void
     struct tern_format format;
     struct tern_weights canonical;
     struct tern_error why;
-    enum tern_rt_status status = check_weights(layer, weights, err);
+    enum tern_rt_status status = tern_rt_check_weights(layer, weights, err);
     if (status)
         return status;
     if (tern_format_parse(layer->format, &format, &why))

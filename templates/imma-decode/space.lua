@@ -74,7 +74,8 @@ return {
     valid = valid,
     launch = {
         dependent = true,
-        grid = { "max(min(ceil_div(N,16),SMS/CLUSTER_K),1)*CLUSTER_K" },
+        -- 0, no launch, beyond M_TILE rows of x: an exported table asks for sizes that valid() never saw
+        grid = { "max(min(ceil_div(N,16),SMS/CLUSTER_K),1)*CLUSTER_K*(M<=M_TILE)" },
         block = "32*WARPS",
         -- rings, their barriers, specials; sums of x; outputs of a cluster; slots; x and its digits: kernel.cu, tern_places.
         smem = "WARPS*(STAGES*(TILES*(256*BITS+48*" .. spans .. ")+8)+4)+" .. tiles .. "*" .. spans

@@ -99,7 +99,9 @@ return {
     valid = valid,
     launch = {
         -- clusters of 4 and 8: as many as are resident at once, see clusters
-        grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K" },
+        -- 0, no launch, where the warps do not hold all of x, or a block none of it: an exported table asks for sizes that valid() never saw
+        grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K"
+            .. "*(M<=M_TILE)*(CLUSTER_K<=ceil_div(K,128))*(ceil_div(K,128*CLUSTER_K)<=WARPS_K*K_TILES)" },
         block = "32*(WARPS_K+(CLUSTER_K*ROW_TILES*M_TILE>1?3:2))",
         -- stages; slots; barriers; sums of the cluster's other blocks: tern/resident.cuh, tern/cluster_meet.cuh
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"

@@ -84,6 +84,38 @@ print("ok" if count["fewer"] < count["few"] < count["x"] else "not ok", "a wider
 P
 check "the header states the bound" grep -q "up to 1.03 times" "$work/few/tern_dispatch.h"
 
+# ---- what a table would have answered takes part when that size is tuned ----
+race=("$tune" --gpu h200 --shapes qwen7b --formats ternary-g128 --templates "imma-decode,mma-decode,mma-stream,mma-tile,simt-decode,wgmma-decode"
+    --cache "$work/cache" --replay "$recording" --strategy race --db "$work/race.db")
+check "a race at some M" exits 0 "on h200-replay" "${race[@]}" --m 1,4,16,64,256,1024
+python3 - "$tune" "$work" <<'P' || echo "not ok answers could be asked for"
+import json, sqlite3, subprocess, sys
+tune, work = sys.argv[1:]
+sqlite3.connect(work + "/race.db").execute(f"VACUUM INTO '{work}/asked.db'")
+db = sqlite3.connect(work + "/asked.db")
+db.execute("UPDATE device SET gpu = 'h200'")
+db.commit()
+answers = []
+for n, k in (4608, 3584), (3584, 3584), (37888, 3584), (3584, 18944):
+    for m in 2, 8, 32, 128, 512:
+        sizes = ["--format", "ternary-g128", "--m", str(m), "--n", str(n), "--k", str(k)]
+        said = subprocess.run([tune, "select", "--gpu", "h200", "--db", work + "/asked.db", "--json", *sizes], capture_output=True, text=True).stdout
+        kernel = json.loads(said)["kernel"]
+        if kernel:
+            answers.append((m, n, k, kernel["template"], kernel["params"]))
+json.dump(answers, open(work + "/answers.json", "w"))
+P
+check "and at others" exits 0 "on h200-replay" "${race[@]}" --m 2,8,32,128,512
+python3 - "$work" <<'P'
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + "/race.db")
+tried = """SELECT count(*) FROM trial t JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build JOIN candidate c ON c.id = b.candidate
+    WHERE t.stage = 'screen' AND p.m = ? AND p.n = ? AND p.k = ? AND c.template = ? AND c.params = ?"""
+answers = json.load(open(sys.argv[1] + "/answers.json"))
+missing = [a for a in answers if db.execute(tried, a).fetchone()[0] != 1]
+print("ok" if len(answers) >= 15 and not missing else "not ok", f"{len(answers)} answers of the table were tried, {len(missing)} not", *missing[:3])
+P
+
 # ---- several GPUs ----
 cp "$work/t.db" "$work/two.db"
 change "$work/two.db" "INSERT INTO device SELECT NULL, 'a100', 'NVIDIA A100-SXM4-80GB', 'u', 'sm_80', driver, 108, l2_bytes, memory_bytes, real FROM device"

@@ -52,7 +52,7 @@ mkdir -p "$work/results/v8/h200" "$work/results/bad/h200"
 "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m "1,16" --cache "$work/cache" --replay "$recording" --db "$work/r.db" >"$work/out" 2>&1 ||
     { cat "$work/out"; exit 1; }
 "$tune" show --db "$work/r.db" --csv >"$work/results/v8/h200/winners.csv"
-before=$(ls -d /tmp/tern-verify-* 2>/dev/null)
+before=$(ls -d /tmp/tern-release-* 2>/dev/null)
 check "a release that holds" exits 0 "5 problems: 5 same" verify v8 --sample 5 --replay "$recording"
 check "each of its rows" exits 0 "8 problems: 8 same" verify v8 --sample 100 --replay "$recording"
 check "another seed, other rows" sh -c "cd '$work' && for s in 1 2 3 4; do '$tune' release v8 --gpu h200 --verify --sample 2 --seed \$s --replay '$recording' --cache '$work/cache' 2>/dev/null | grep same; done | sort -u | wc -l | grep -qv '^2$'"
@@ -63,4 +63,39 @@ check "JSON" sh -c "cd '$work' && '$tune' release bad --gpu h200 --verify --samp
 check "no GPU: exit 3 and the remedy" exits 3 "run this on a machine with the GPU" env CUDA_VISIBLE_DEVICES= "$tune" release v0.2 --gpu h200 --shapes qwen7b --verify
 check "a release that is not there" exits 2 "no-such" verify no-such
 check "no model" exits 2 "name it with --shapes" "$tune" release v0.2 --gpu h200 --verify --replay "$recording"
-check "nothing is left behind" same "$(ls -d /tmp/tern-verify-* 2>/dev/null)" "$before"
+check "nothing is left behind" same "$(ls -d /tmp/tern-release-* 2>/dev/null)" "$before"
+
+# ---- export from the text alone: the environment says which templates were measured ----
+python3 - "$work" <<'P'
+import json, sqlite3, sys
+work = sys.argv[1]
+templates = dict(sqlite3.connect(work + "/r.db").execute("SELECT template, template_hash FROM candidate"))
+environment = {"device": {"gpu": "h200", "name": "NVIDIA H200", "driver": "recorded"}, "templates": templates}
+json.dump(environment, open(work + "/results/v8/h200/environment.json", "w"))
+json.dump({**environment, "templates": {name: "f" * 32 for name in templates}}, open(work + "/results/bad/h200/environment.json", "w"))
+P
+export_release() { (cd "$work" && TERN_HOME=${TERN_HOME:-$OLDPWD} "$tune" export --gpu h200 --cache "$work/cache" --release "$@"); }
+if "$tune" doctor 2>/dev/null | grep -qi "nvrtc.*not found"; then
+    echo "# export --release compiles: there is no NVRTC"
+else
+    check "a release is exported" exits 0 tern_dispatch.h export_release v8 -o "$work/x"
+    check "with its kernels" grep -q '"missing": 0' "$work/x/manifest.json"
+    check "the same bytes again" exits 0 tern_dispatch.h export_release v8 --check "$work/x"
+    check "its header answers" sh -c "cd '$work' && gcc -std=c99 -Wall -Wextra -Wpedantic -Werror x/example.c -o example && ./example ternary-g128 16 3584 3584 | grep -q 'exact match'"
+    check "by the released times" python3 - "$work" <<'P'
+import csv, json, sys
+rows = {(r["format"], r["layer"], r["m"]): r for r in csv.DictReader(open(sys.argv[1] + "/results/v8/h200/winners.csv"))}
+table = json.load(open(sys.argv[1] + "/x/manifest.json"))["tables"][0]
+assert table["status"] == "measured" and table["device"] == {"name": "NVIDIA H200", "driver": "recorded"}, table["device"]
+assert len(rows) == len(table["entries"]) == 8
+for e in table["entries"]:
+    r = rows[e["format"], e["layer"], str(e["m"])]
+    assert (e["template"], e["params"]) == (r["template"], r["params"]) and abs(e["us"] / float(r["us"]) - 1) < 1e-5, (e, r)
+P
+fi
+check "changed templates are refused" exits 1 "8 of 8 winners are stale" export_release bad -o "$work/none"
+rm "$work/results/bad/h200/environment.json"
+check "templates of which nothing is said as well" exits 1 "stale" export_release bad -o "$work/none"
+check "what needs the trials" exits 2 "times of winners only" export_release v8 --held-out all -o "$work/none"
+check "no such release" exits 2 "no-such" export_release no-such -o "$work/none"
+check "nothing was written" test ! -e "$work/none"

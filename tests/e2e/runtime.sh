@@ -20,6 +20,14 @@ check "it is exported with its kernels" exits 0 "" "$tune" export --gpu h200 --d
 check "every kernel is packed" grep -q '"missing": 0' "$work/x/manifest.json"
 check "nothing has changed since" exits 0 "" "$tune" export --gpu h200 --db "$work/t.db" --allow-planned --check "$work/x"
 
+# ---- sizes that a kernel cannot compute: x in registers, for as many rows and columns as its warps hold ----
+check "a table of kernels with x in registers is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --templates mma-resident,imma-resident,imma-decode --formats ternary-g128 --budget 15s --db "$work/held.db" --cache "$work/cache"
+check "and exported" exits 0 "" "$tune" export --gpu h200 --db "$work/held.db" --cache "$work/cache" --allow-planned -o "$work/held"
+check "its header is built" gcc -std=c99 "$work/held/example.c" -o "$work/held/example"
+check "the tuned rows are served" exits 0 "exact match" "$work/held/example" ternary-g128 3 384 256
+check "more rows than any kernel holds are not" exits 1 "none match, use cuBLAS" "$work/held/example" ternary-g128 12 384 256
+check "nor more of K" exits 1 "none match, use cuBLAS" "$work/held/example" ternary-g128 3 384 262144
+
 # ---- on the emulator ----
 mkdir -p "$work/e"
 check "the kernels' stand-ins are built" gcc "${own[@]}" tests/runtime/emulate_kernels.c "${libraries[@]}" -o "$work/emulate_kernels"
@@ -31,11 +39,13 @@ done
 check "the example refuses a format that the table lacks" exits 1 NO_KERNEL "$work/layer" "$work/e" gptq8-channel 1 384 256
 check "threads and bad input are built" gcc "${own[@]}" tests/runtime/test_runtime.c tests/runtime/emulated.c "${libraries[@]}" -o "$work/test_runtime"
 "$work/test_runtime" "$work/e" timed
+check "packing is built" gcc "${own[@]}" tests/runtime/test_packing.c tests/runtime/emulated.c "${libraries[@]}" -o "$work/test_packing"
+"$work/test_packing" "$work/e"
 
 # ---- what the CUDA side can be held against without a GPU ----
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
 [ -z "$cuda" ] || check "constants and structs are those of cuda.h" gcc "${own[@]}" -isystem "$cuda" -c tests/runtime/cuda_abi.c -o "$work/cuda_abi.o"
-[ -z "$cuda" ] || check "what measures a launch on a GPU compiles" gcc -std=gnu11 "${warnings[@]}" -Iexamples/c -Iharness/runtime -Itemplates/include -I"$work/x" -isystem "$cuda" -c tests/gpu/launch_cost.c -o "$work/launch_cost.o"
+[ -z "$cuda" ] || check "what measures a launch on a GPU compiles" gcc -std=gnu11 "${warnings[@]}" -Iexamples/c -Iharness -Iharness/runtime -Itemplates/include -I"$work/x" -isystem "$cuda" -c tests/gpu/launch_cost.c -o "$work/launch_cost.o"
 
 # ---- ThreadSanitizer: the runtime, the header and the test are instrumented; the emulator is not ----
 tsan() {

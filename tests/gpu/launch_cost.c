@@ -1,10 +1,12 @@
 /* What tern_rt adds to a launch, and what a captured layer takes, on a GPU. usage: launch_cost FOLDER FORMAT M N K
  * Host time of tern_rt_launch against cuLaunchKernelEx alone with the same arguments (medians of interleaved batches, the stream
- * drained in between), then microseconds of the layer in a graph of 20 launches over rotating weight copies, x hot.
- * Prints "overhead_ns N" and "graph_us N". The header is compiled in. */
+ * drained in between), then microseconds of the layer in a graph of launches over rotating weight copies, x hot, each replay
+ * behind another one, so that it holds no time of the host. Prints "overhead_ns N" and "graph_us N". The header is compiled in. */
 #define TERN_DISPATCH_IMPLEMENTATION
 #include "tern_dispatch.h"
 
+#include "core/archive.h"
+#include "core/file.h"
 #include "device.h"
 #include "tern_rt.h"
 
@@ -16,12 +18,15 @@
 
 #define BATCHES 201
 #define CALLS   64
-#define NODES   20
+#define NODES   20        /* at least */
+#define MOST    64        /* copies of the weights, and nodes, for small layers */
+#define COLD    160000000 /* bytes of all copies: no L2 holds what comes round again */
 
 /* clang-format off */
 #define DRIVER(X)                                                                                                            \
     X(cuStreamCreate) X(cuStreamSynchronize) X(cuLaunchKernelEx) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)             \
-    X(cuEventCreate) X(cuEventRecord) X(cuStreamEndCapture) X(cuEventSynchronize)
+    X(cuEventCreate) X(cuEventRecord) X(cuStreamEndCapture) X(cuEventSynchronize)                                            \
+    X(cuModuleLoadData) X(cuModuleGetFunction) X(cuFuncSetAttribute)
 /* clang-format on */
 
 static double now_ns(void) {
@@ -108,58 +113,77 @@ static void time_overhead(struct tern_rt *rt, const struct tern_rt_layer *layer,
     printf("launch_ns %.0f\nbare_ns %.0f\noverhead_ns %.0f\n", a, z, a - z);
 }
 
-/* Captures NODES launches, each with the next copy of the weights, and replays the graph. */
+/* Captures a launch for each copy of the weights, NODES at least, and replays the graph. */
 static void time_graph(struct tern_rt *rt, const struct tern_rt_layer *copies, int count, const struct tern_rt_call *call,
                        CUstream stream) {
+    const int nodes = count < NODES ? NODES : count;
     CUgraph graph;
     CUgraphExec exec;
     CUevent from, to;
     double us[BATCHES];
     require(api.begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS, "capture");
-    for (int i = 0; i < NODES; i++)
+    for (int i = 0; i < nodes; i++)
         require(tern_rt_launch(rt, &copies[i % count], call, NULL) == TERN_RT_OK, "a captured launch");
     require(api.cuStreamEndCapture_(stream, &graph) == CUDA_SUCCESS, "end of capture");
     require(api.cuGraphInstantiateWithFlags_(&exec, graph, 0) == CUDA_SUCCESS, "instantiating");
     require(api.cuEventCreate_(&from, 0) == CUDA_SUCCESS && api.cuEventCreate_(&to, 0) == CUDA_SUCCESS, "events");
     for (int b = 0; b < BATCHES; b++) {
         float ms = 0;
-        require(api.cuEventRecord_(from, stream) == CUDA_SUCCESS && api.cuGraphLaunch_(exec, stream) == CUDA_SUCCESS &&
-                    api.cuEventRecord_(to, stream) == CUDA_SUCCESS && api.cuEventSynchronize_(to) == CUDA_SUCCESS,
+        require(api.cuGraphLaunch_(exec, stream) == CUDA_SUCCESS && api.cuEventRecord_(from, stream) == CUDA_SUCCESS &&
+                    api.cuGraphLaunch_(exec, stream) == CUDA_SUCCESS && api.cuEventRecord_(to, stream) == CUDA_SUCCESS &&
+                    api.cuEventSynchronize_(to) == CUDA_SUCCESS,
                 "replaying");
         require(api.elapsed(&ms, from, to) == CUDA_SUCCESS, "timing");
-        us[b] = 1e3 * (double)ms / NODES;
+        us[b] = 1e3 * (double)ms / nodes;
     }
     printf("graph_us %.3f\n", median(us, BATCHES));
 }
 
-/* The kernel once more, by hand, from FOLDER/HASH.cubin. */
-static CUfunction load_bare(const char *folder, const struct tern_kernel *kernel) {
+/* The kernel once more, by hand, out of the same archive. */
+static CUfunction load_bare(const char *kernels_path, const struct tern_kernel *kernel) {
+    struct tern_error why;
+    char *archive = NULL;
+    size_t archive_bytes, bytes;
+    void *image = NULL;
+    bool found = false;
     CUmodule module;
     CUfunction function;
-    char path[4096];
-    static char image[1 << 24];
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    CUresult (*module_load)(CUmodule *, const void *), (*find)(CUfunction *, CUmodule, const char *),
-        (*set)(CUfunction, CUfunction_attribute, int);
-    *(void **)&module_load = dlsym(library, "cuModuleLoadData");
-    *(void **)&find = dlsym(library, "cuModuleGetFunction");
-    *(void **)&set = dlsym(library, "cuFuncSetAttribute");
-    snprintf(path, sizeof path, "%s/%s.cubin", folder, kernel->cubin_hash);
-    FILE *file = fopen(path, "rb");
-    require(file && fread(image, 1, sizeof image, file) > 0, path);
-    fclose(file);
-    require(module_load(&module, image) == CUDA_SUCCESS && find(&function, module, kernel->entry) == CUDA_SUCCESS,
+    require(tern_file_read(kernels_path, &archive, &archive_bytes, &why) == TERN_OK, kernels_path);
+    require(tern_archive_read(archive, archive_bytes, kernel->cubin_hash, &image, &bytes, &found, &why) == TERN_OK && found,
+            kernel->cubin_hash);
+    require(api.cuModuleLoadData_(&module, image) == CUDA_SUCCESS &&
+                api.cuModuleGetFunction_(&function, module, kernel->entry) == CUDA_SUCCESS,
             "loading");
-    (void)set(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    (void)set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-              (int)(tern_tables(&(int){0})->smem_bytes - kernel->static_smem_bytes));
+    (void)api.cuFuncSetAttribute_(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    (void)api.cuFuncSetAttribute_(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  (int)(tern_tables(&(int){0})->smem_bytes - kernel->static_smem_bytes));
+    free(image);
+    free(archive);
     return function;
+}
+
+/* A copy of the layer's weights: random bits in all three arrays. Any codes are weights; scales are made small and finite. */
+static void make_weights(struct tern_rt_layer *layer) {
+    const int ternary = strncmp(layer->format, "ternary", 7) == 0;
+    uint16_t *bits = malloc((size_t)(layer->code_bytes + layer->scale_bytes));
+    for (int64_t b = 0; b < layer->code_bytes / 2; b++) {
+        uint16_t fields = (uint16_t)(rand() >> 3);
+        bits[b] = ternary ? (uint16_t)(fields & 0x5555) : fields; /* never the field 3 */
+    }
+    layer->codes = device_alloc((size_t)layer->code_bytes);
+    device_upload((void *)(uintptr_t)layer->codes, bits, (size_t)layer->code_bytes);
+    for (int64_t b = 0; b < layer->scale_bytes / 2; b++)
+        bits[b] = (uint16_t)(0x2000 + rand() % 1024);
+    layer->scales = device_alloc((size_t)layer->scale_bytes);
+    device_upload((void *)(uintptr_t)layer->scales, bits, (size_t)layer->scale_bytes);
+    layer->zeros = layer->zero_bytes ? device_alloc((size_t)layer->zero_bytes) : NULL;
+    free(bits);
 }
 
 int main(int argc, char **argv) {
     struct tern_rt *rt;
     struct tern_rt_error err = {0};
-    struct tern_rt_layer copies[NODES];
+    struct tern_rt_layer copies[MOST];
     char kernels[4096];
     CUstream stream;
     require(argc == 6, "usage: launch_cost FOLDER FORMAT M N K");
@@ -170,22 +194,11 @@ int main(int argc, char **argv) {
     struct tern_rt_options options = {.kernels_path = kernels};
     options.tables = tern_tables(&options.table_count);
     require(tern_rt_open(&options, &rt, &err) == TERN_RT_OK, err.text);
-    for (int i = 0; i < NODES; i++) {
-        require(tern_rt_layer(rt, argv[2], NULL, n, k, &copies[i], &err) == TERN_RT_OK, err.text);
-        /* Random bits in all three arrays: any codes are weights, and scales are made small and finite. */
-        uint16_t *bits = malloc((size_t)(copies[i].code_bytes + 2 * copies[i].scale_bytes));
-        for (int64_t b = 0; b < copies[i].code_bytes / 2; b++) {
-            uint16_t fields = (uint16_t)(rand() >> 3);
-            bits[b] = strncmp(argv[2], "ternary", 7) ? fields : (uint16_t)(fields & 0x5555); /* never the field 3 */
-        }
-        copies[i].codes = device_alloc((size_t)copies[i].code_bytes);
-        device_upload((void *)(uintptr_t)copies[i].codes, bits, (size_t)copies[i].code_bytes);
-        for (int64_t b = 0; b < copies[i].scale_bytes / 2; b++)
-            bits[b] = (uint16_t)(0x2000 + rand() % 1024);
-        copies[i].scales = device_alloc((size_t)copies[i].scale_bytes);
-        device_upload((void *)(uintptr_t)copies[i].scales, bits, (size_t)copies[i].scale_bytes);
-        copies[i].zeros = copies[i].zero_bytes ? device_alloc((size_t)copies[i].zero_bytes) : NULL;
-        free(bits);
+    require(tern_rt_layer(rt, argv[2], NULL, n, k, &copies[0], &err) == TERN_RT_OK, err.text);
+    const int64_t cold = COLD / copies[0].code_bytes + 1, count = cold < MOST ? cold : MOST;
+    for (int i = 0; i < count; i++) {
+        copies[i] = copies[0];
+        make_weights(&copies[i]);
     }
     require(api.cuStreamCreate_(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "a stream");
     uint16_t *x = malloc((size_t)(2 * m * k));
@@ -197,8 +210,8 @@ int main(int argc, char **argv) {
     call.y = device_alloc((size_t)(2 * m * n));
     call.workspace_bytes = tern_rt_workspace_bytes(rt, &copies[0], m);
     call.workspace = call.workspace_bytes ? device_alloc((size_t)call.workspace_bytes) : NULL;
-    time_graph(rt, copies, NODES, &call, stream);
-    time_overhead(rt, &copies[0], &call, load_bare(argv[1], tern_rt_choice(rt, &copies[0], m).kernel), stream);
+    time_graph(rt, copies, (int)count, &call, stream);
+    time_overhead(rt, &copies[0], &call, load_bare(kernels, tern_rt_choice(rt, &copies[0], m).kernel), stream);
     tern_rt_close(rt);
     return 0;
 }

@@ -22,15 +22,8 @@ for problem in "ternary-g128 1 3584 3584" "ternary-g128 16 4608 3584" "gptq4-g12
 done
 check "m beyond all tuned ones" exits 0 " 0 of " "$work/layer" "$work/x" ternary-g128 300 3584 3584
 
-python3 - "$work/cache" "$work/x" <<'P'
-import os, subprocess, sys
-for folder, _, names in os.walk(sys.argv[1]):
-    for name in names:
-        if name.endswith(".cubin.zst"):
-            subprocess.run(["zstd", "-qdf", os.path.join(folder, name), "-o", os.path.join(sys.argv[2], name[:-4])], check=True)
-P
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)
-check "the benchmark is built" gcc -std=gnu11 "${common[@]}" -isystem "$cuda" tests/gpu/launch_cost.c examples/c/device_cuda.c "${runtime[@]}" -o "$work/cost"
+check "the benchmark is built" gcc -std=gnu11 "${common[@]}" -Iharness -isystem "$cuda" tests/gpu/launch_cost.c examples/c/device_cuda.c "${runtime[@]}" -o "$work/cost"
 for problem in "ternary-g128 1 3584 3584" "gptq4-g128 16 4608 3584"; do
     read -r format m n k <<<"$problem"
     "$work/cost" "$work/x" "$format" "$m" "$n" "$k" >"$work/cost.txt" 2>&1 || { cat "$work/cost.txt" && echo "not ok cost of $problem"; }

@@ -60,10 +60,49 @@ static enum tern_status compile(const struct tern_kernel *kernel, const char *fo
     return status;
 }
 
+/* The packing kernels, each behind a wrapper of its name that finds their struct in the workspace: the emulator passes tern_args. */
+static enum tern_status compile_packing(const char *folder, struct tern_archive_image *image, struct tern_error *err) {
+    static const char *const entries[] = {"tern_pack", "tern_unpack_scales", "tern_unpack"};
+    struct tern_str source = {0}, log = {0};
+    char home[4096], path[4200], *text = NULL, *data = NULL;
+    size_t length;
+    int ok = 0, count;
+    tern_str_format(path, sizeof path, "%s/pack.so", folder);
+    enum tern_status status = tern_file_home_path("kernels", home, sizeof home, err);
+    tern_str_printf(&source, "#include \"tern/abi.h\"\n#include \"%s/kernels.h\"\n", home);
+    for (size_t i = 0; i < 3; i++)
+        tern_str_printf(&source, "#define %s inner_%s\n", entries[i], entries[i]);
+    if (!status)
+        status = tern_file_home_path("kernels/pack.cu", home, sizeof home, err);
+    if (!status)
+        status = tern_file_read(home, &text, &length, err);
+    if (!status) {
+        char *include = strstr(text, "#include \"kernels.h\"");
+        memset(include, ' ', strlen("#include \"kernels.h\"")); /* by its path, above */
+        tern_str_append(&source, text);
+        for (size_t i = 0; i < 3; i++)
+            tern_str_printf(&source,
+                            "#undef %s\nextern \"C\" __global__ void %s(tern_args a) { inner_%s(*(const tern_pack_args "
+                            "*)a.workspace); }\n",
+                            entries[i], entries[i], entries[i]);
+        status = tern_emu_compile(tern_str_text(&source), "pack", path, 0, &log, &ok, err);
+    }
+    if (!status && !ok)
+        status = tern_error_set(err, TERN_FAILED, "pack.cu: %.900s", tern_str_text(&log));
+    if (!status)
+        status = tern_file_read(path, &data, &image->bytes, err);
+    tern_str_format(image->name, sizeof image->name, TERN_PACKING_IMAGE "%s", tern_tables(&count)->arch);
+    image->data = data;
+    free(text);
+    tern_str_free(&source);
+    tern_str_free(&log);
+    return status;
+}
+
 int main(int argc, char **argv) {
     struct tern_error err = {0};
     struct tern_str archive = {0};
-    struct tern_archive_image images[256];
+    struct tern_archive_image images[257];
     size_t count = 0;
     enum tern_status status = argc == 3 && tern_kernel_count() <= 256 ? TERN_OK : TERN_USAGE;
     for (int i = 0; i < tern_kernel_count() && !status; i++) {
@@ -73,6 +112,8 @@ int main(int argc, char **argv) {
         if (!known)
             status = compile(tern_kernel_at(i), argv[2], &images[count++], &err);
     }
+    if (!status)
+        status = compile_packing(argv[2], &images[count++], &err);
     if (!status) {
         tern_archive_write(images, count, &archive);
         status = tern_file_write(argv[1], archive.data, archive.length, &err);

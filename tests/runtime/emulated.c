@@ -105,6 +105,21 @@ static enum tern_rt_status emulated_launch(void *context, const struct tern_rt_w
     return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
 }
 
+/* The emulator passes struct tern_args only: the entry finds its own in the workspace (emulate_kernels.c). */
+static enum tern_rt_status emulated_run(void *context, const struct tern_rt_run *run, struct tern_rt_error *err) {
+    struct tern_launch launch = {
+        .function = run->function, .grid = {run->grid, 1, 1}, .block = run->block, .cluster = 1, .args = {0}};
+    struct tern_error why;
+    (void)context;
+    launch.args.workspace = tern_emulated_alloc(run->arg_bytes);
+    memcpy(launch.args.workspace, run->args, run->arg_bytes);
+    pthread_mutex_lock(&running);
+    enum tern_status status = tern_backend_emu.launch(device, &launch, &why);
+    tern_backend_emu.release(device, launch.args.workspace);
+    pthread_mutex_unlock(&running);
+    return status ? tern_rt_fail(err, TERN_RT_DEVICE, "%s", why.text) : TERN_RT_OK;
+}
+
 static enum tern_rt_status emulated_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
     (void)context, (void)err;
     *pointer = tern_emulated_alloc((size_t)bytes);
@@ -118,8 +133,9 @@ static void emulated_release(void *context, void *pointer) {
     pthread_mutex_unlock(&running);
 }
 
-const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open,   emulated_close,  emulated_load,  emulated_find,
-                                                       emulated_unload, emulated_launch, emulated_alloc, emulated_release};
+const struct tern_rt_driver tern_rt_driver_emulated = {emulated_open, emulated_close,  emulated_load,
+                                                       emulated_find, emulated_unload, emulated_launch,
+                                                       emulated_run,  emulated_alloc,  emulated_release};
 
 enum tern_rt_status tern_rt_open_emulated(const char *folder, int device_ordinal, enum tern_match worst, struct tern_rt **rt,
                                           struct tern_rt_error *err) {

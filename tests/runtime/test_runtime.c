@@ -63,6 +63,11 @@ static enum tern_rt_status counting_launch(void *context, const struct tern_rt_w
     dependent = work->dependent;
     return TERN_RT_OK;
 }
+static enum tern_rt_status counting_run(void *context, const struct tern_rt_run *run, struct tern_rt_error *err) {
+    (void)context, (void)run, (void)err;
+    counted++;
+    return TERN_RT_OK;
+}
 static enum tern_rt_status counting_alloc(void *context, int64_t bytes, void **pointer, struct tern_rt_error *err) {
     (void)context, (void)err;
     *pointer = aligned_alloc(256, (size_t)(bytes + 255) / 256 * 256);
@@ -72,8 +77,9 @@ static void counting_release(void *context, void *pointer) {
     (void)context;
     free(pointer);
 }
-static const struct tern_rt_driver counting = {counting_open,   counting_close,  counting_load,  counting_find,
-                                               counting_unload, counting_launch, counting_alloc, counting_release};
+static const struct tern_rt_driver counting = {counting_open, counting_close,  counting_load,
+                                               counting_find, counting_unload, counting_launch,
+                                               counting_run,  counting_alloc,  counting_release};
 
 /* ---- one runtime with one layer ---- */
 

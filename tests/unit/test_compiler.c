@@ -104,7 +104,7 @@ static void fixed_kernels_compile(void **state) {
         tern_str_free(&text);
     }
     assert_string_equal(err.text, "");
-    assert_int_equal(built, 23 + TERN_PROBE_COUNT); /* dequantise: 9 kinds of weights, 2 types */
+    assert_int_equal(built, 24 + TERN_PROBE_COUNT); /* dequantise: 9 kinds of weights, 2 types */
 }
 
 static void error_is_a_result_with_a_log(void **state) {

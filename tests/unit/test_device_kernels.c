@@ -363,11 +363,103 @@ static void copy_probe_writes_every_byte_once(void **state) {
         assert_int_equal(copied[i], 0);
 }
 
+/* One of the packing kernels on the emulator; *wrong is what it counted. The arrays of `a` are the emulator's already. */
+static void run_packing(struct emulated *e, const char *entry, struct tern_pack_args a, uint64_t *wrong) {
+    struct tern_error err = {0};
+    void *function = NULL;
+    *wrong = 0;
+    a.wrong = put(e, wrong, sizeof *wrong);
+    struct tern_args args = {.workspace = put(e, &a, sizeof a)};
+    assert_int_equal(tern_backend_emu.module_function(e->context, e->module, entry, &function, &err), TERN_OK);
+    const int64_t grid = (a.row_tiles * a.k_tiles + TERN_PACK_WARPS - 1) / TERN_PACK_WARPS;
+    struct tern_launch l = {
+        .function = function, .grid = {grid, 1, 1}, .block = 32 * TERN_PACK_WARPS, .cluster = 1, .args = args};
+    if (tern_backend_emu.launch(e->context, &l, &err) != TERN_OK)
+        fail_msg("%s: %s", entry, err.text);
+    get(e, wrong, a.wrong, sizeof *wrong);
+    tern_backend_emu.release(e->context, a.wrong);
+    tern_backend_emu.release(e->context, args.workspace);
+}
+
+static void expect_bytes(struct emulated *e, const void *at, const void *want, size_t bytes, const char *what) {
+    uint8_t *got = malloc(bytes + 1);
+    assert_non_null(got);
+    get(e, got, at, bytes);
+    if (memcmp(got, want, bytes) != 0)
+        fail_msg("%s differ", what);
+    free(got);
+}
+
+/* Packed as by the host, unpacked to what it was; then one bit of the padding, and one code that does not exist where there is one. */
+static void check_packing(struct emulated *e, const char *name, int64_t n, int64_t k) {
+    struct tern_format format;
+    struct tern_weights w;
+    struct tern_packed packed;
+    struct tern_pack_args a;
+    struct tern_error err = {0};
+    uint64_t wrong = 0;
+    assert_int_equal(tern_format_parse(name, &format, &err), TERN_OK);
+    assert_int_equal(tern_weights_random(&format, n, k, 5, &w, &err), TERN_OK);
+    assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &w, &packed, &err), TERN_OK);
+    assert_true(tern_layout_wire(tern_layout_find("frag16x128"), &format, n, k, &a));
+    const size_t weights = (size_t)(n * k), entries = (size_t)(w.groups * n);
+    a.codes = put(e, w.codes, weights), a.scales = put(e, w.scales, 2 * entries);
+    a.packed_codes = put(e, NULL, (size_t)packed.code_bytes), a.packed_scales = put(e, NULL, (size_t)packed.scale_bytes);
+    if (!format.sym)
+        a.zeros = put(e, w.zeros, entries), a.packed_zeros = put(e, NULL, ((size_t)packed.zero_bytes + 3) / 4 * 4);
+    run_packing(e, "packed", a, &wrong);
+    assert_int_equal(wrong, 0);
+    expect_bytes(e, a.packed_codes, packed.codes, (size_t)packed.code_bytes, name);
+    expect_bytes(e, a.packed_scales, packed.scales, (size_t)packed.scale_bytes, name);
+    if (!format.sym)
+        expect_bytes(e, a.packed_zeros, packed.zeros, (size_t)packed.zero_bytes, name);
+    memset(a.codes, 0xA5, weights);
+    memset(a.scales, 0xA5, 2 * entries);
+    run_packing(e, "unpacked_scales", a, &wrong);
+    run_packing(e, "unpacked", a, &wrong);
+    assert_int_equal(wrong, 0);
+    expect_bytes(e, a.codes, w.codes, weights, name);
+    expect_bytes(e, a.scales, w.scales, 2 * entries, name);
+    if (n % 16 != 0) { /* the last word of a tile whose last rows are padding */
+        a.packed_codes[packed.code_bytes / 4 - 1] ^= 1u << 31;
+        run_packing(e, "unpacked", a, &wrong);
+        assert_int_equal(wrong, 1);
+    }
+    a.codes[weights - 1] = 0xFF;
+    run_packing(e, "packed", a, &wrong);
+    assert_int_equal(wrong, format.bits < 8);
+    void *const buffers[] = {a.codes, a.scales, a.zeros, a.packed_codes, a.packed_scales, a.packed_zeros};
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        if (buffers[i])
+            tern_backend_emu.release(e->context, buffers[i]);
+    tern_packed_free(&packed);
+    tern_weights_free(&w);
+}
+
+static void packing_is_the_hosts(void **state) {
+    static const char wrapper[] =
+        "extern \"C\" __global__ void packed(tern_args a) { tern_pack(*(const tern_pack_args *)a.workspace); }\n"
+        "extern \"C\" __global__ void unpacked(tern_args a) { tern_unpack(*(const tern_pack_args *)a.workspace); }\n"
+        "extern \"C\" __global__ void unpacked_scales(tern_args a) {"
+        " tern_unpack_scales(*(const tern_pack_args *)a.workspace); }\n";
+    static const char *const formats[] = {"ternary-g128", "ternary-channel", "ternary-tensor",  "gptq2-g64-asym",
+                                          "gptq3-g32",    "gptq3-g32-asym",  "gptq4-g128-asym", "gptq8-channel"};
+    struct emulated e;
+    (void)state;
+    emulate(&e, "kernels/pack.cu", "#include \"tern/abi.h\"", wrapper, "packed");
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        check_packing(&e, formats[i], 40, 288); /* half a row tile, a quarter of a k tile; several blocks */
+        check_packing(&e, formats[i], 16, 128);
+    }
+    end(&e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dequantise_is_exact),
         cmocka_unit_test(reference_agrees_with_the_host),
         cmocka_unit_test(comparison_finds_what_the_host_finds),
+        cmocka_unit_test(packing_is_the_hosts),
         cmocka_unit_test(checksum_sees_every_bit_and_its_place),
         cmocka_unit_test(read_probes_read_every_byte_once),
         cmocka_unit_test(copy_probe_writes_every_byte_once),

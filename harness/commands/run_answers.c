@@ -1,0 +1,68 @@
+/* What the stored winners answer for problems that are not tuned yet, as an exported table would: the answer is tried, so that a tuned
+ * problem never loses to what the table gave before, and so that `export --held-out` knows the time of the kernel it judges. */
+#include "commands/run_internal.h"
+
+#include "commands/dispatch.h"
+#include "commands/export_times.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Measured rows on random weights and of plain launches, of all models: what an export without --shapes holds. */
+static enum tern_status load_rows(const struct run *run, struct tern_results *rows, struct tern_error *err) {
+    struct tern_results all = {0};
+    enum tern_status status = tern_store_winners(run->store, run->gpu.name, NULL, &all, err);
+    for (size_t i = 0; i < all.count && status == TERN_OK; i++)
+        if (!all.rows[i].planned && !*tern_conditions(all.rows[i].shapes))
+            tern_results_add(rows, &all.rows[i]);
+    tern_results_sort(rows);
+    tern_results_free(&all);
+    return status;
+}
+
+/* Makes the kernel of the row the incumbent; where the template calls it senseless for the problem, it becomes a candidate all the same. */
+static enum tern_status make_incumbent(struct run *run, struct run_problem *p, const struct tern_result *row,
+                                       struct tern_error *err) {
+    for (size_t e = 0; e < p->entry_count; e++) {
+        const struct tern_store_build *b = &run->builds[p->entries[e].build].row;
+        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0) {
+            p->incumbent = p->entries[e].build + 1;
+            return TERN_OK;
+        }
+    }
+    for (size_t t = 0; t < run->template_count; t++)
+        if (strcmp(run->templates[t].name, row->template_name) == 0)
+            return tern_run_add_candidate(run, p, &run->templates[t], row->params, &p->incumbent, err);
+    return TERN_OK; /* not among --templates */
+}
+
+enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
+    struct tern_results rows = {0};
+    struct tern_times *times = NULL;
+    struct tern_dispatch_limits limits = {run->gpu.sms, run->gpu.smem_block_bytes};
+    enum tern_status status = load_rows(run, &rows, err);
+    if (status == TERN_OK && rows.count > 0)
+        status = tern_times_load(run->options.db, run->gpu.name, &rows, &times, err);
+    if (status == TERN_OK && rows.count > 0) {
+        struct tern_selection_table table = tern_selection_build(&rows);
+        const struct tern_result **below = tern_alloc_zero(rows.count, sizeof *below);
+        tern_times_between(times, &table, NULL, below);
+        table.below = below;
+        for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
+            struct run_problem *p = &run->problems[i];
+            const struct tern_problem_shape shape = tern_run_shape(run, p);
+            const struct tern_selection_problem problem = {tern_activation_op(shape.type), shape.format->name, shape.m,
+                                                           shape.n, shape.k};
+            if (p->incumbent)
+                continue;
+            const struct tern_selection_answer answer = tern_selection_ask(&table, &problem, tern_dispatch_fits, &limits);
+            if (answer.row)
+                status = make_incumbent(run, p, answer.kernel, err);
+        }
+        tern_selection_free(&table);
+        free(below);
+    }
+    tern_times_free(times);
+    tern_results_free(&rows);
+    return status;
+}
