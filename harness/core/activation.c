@@ -11,6 +11,7 @@ static const struct {
     [TERN_F16] = {"f16", "linear-a16"},
     [TERN_BF16] = {"bf16", "linear-bf16"},
     [TERN_INT8] = {"int8", "linear-a8"},
+    [TERN_E4M3] = {"e4m3", "linear-e4m3"},
 };
 
 const char *tern_activation_name(enum tern_activation a) {
@@ -27,7 +28,7 @@ enum tern_status tern_activation_parse(const char *name, enum tern_activation *a
             *a = (enum tern_activation)i;
             return TERN_OK;
         }
-    return tern_error_set(err, TERN_USAGE, "'%s' is no type of activations: f16, bf16 or int8", name);
+    return tern_error_set(err, TERN_USAGE, "'%s' is no type of activations: f16, bf16, int8 or e4m3", name);
 }
 
 bool tern_activation_of_op(const char *op, enum tern_activation *a) {

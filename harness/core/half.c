@@ -1,6 +1,7 @@
-/* IEEE binary16 and bfloat16 on the host, by integer arithmetic: no dependence on compiler half types or rounding mode. */
+/* IEEE binary16, bfloat16 and e4m3 on the host, by integer arithmetic: no dependence on compiler half types or rounding mode. */
 #include "core/half.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Significand shifted right by `shift` bits, rounded to nearest, ties to even. shift in 1..63. */
@@ -63,4 +64,15 @@ float tern_half_to_float(uint16_t half) {
 
 float tern_bf16_to_float(uint16_t bits) {
     return half_float_from_bits((uint32_t)bits << 16);
+}
+
+double tern_e4m3_round(double value) {
+    if (!(fabs(value) < 448.0))
+        return isnan(value) ? value : copysign(448.0, value);
+    const double unit =
+        fabs(value) < 128.0 ? 1.0 : 4.0; /* upper binades by those below: one more than IEEE would give them */
+    const uint16_t bits = half_round(value / unit, 3, 7);
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const double magnitude = ldexp(exponent ? fraction + 8 : fraction, (exponent ? exponent : 1) - 10) * unit;
+    return copysign(magnitude, value);
 }

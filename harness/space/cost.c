@@ -43,7 +43,7 @@ double tern_cost_balance(const struct tern_gpu *gpu) {
 
 double tern_cost_limit_us(const struct tern_gpu *gpu, enum tern_activation type, const struct tern_format *format, int64_t m,
                           int64_t n, int64_t k) {
-    double peak_tops = type == TERN_INT8 ? gpu->s8_tops : gpu->f16_tflops;
+    double peak_tops = type == TERN_INT8 || type == TERN_E4M3 ? gpu->s8_tops : gpu->f16_tflops;
     /* Weights only: x and y of the launch before may still lie in the L2, and a limit must not be passed. */
     double read_us = tern_gpu_read_us(gpu, tern_cost_bytes(format, 0, n, k));
     double flops = 2 * (double)m * (double)n * (double)k;

@@ -406,6 +406,7 @@ void tern_candidate_preamble(const struct tern_candidate *c, const struct tern_f
     tern_str_printf(out, "constexpr int HAS_ZEROS = %d;\n", format->sym ? 0 : 1);
     tern_str_printf(out, "constexpr int GROUP = %lld;\n", (long long)(format->group > 0 ? format->group : 0));
     tern_str_printf(out, "constexpr int BF16 = %d;\n", type == TERN_BF16);
+    tern_str_printf(out, "constexpr int E4M3 = %d;\n", type == TERN_E4M3);
     tern_str_printf(out, "constexpr int DEPENDENT = %d;\n", c->dependent);
     tern_str_printf(out, "#line 1 \"templates/%s/kernel.cu\"\n", c->tmpl->name);
 }

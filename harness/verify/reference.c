@@ -43,6 +43,7 @@ static const struct {
     [TERN_F16] = {0x1p-11, 0x1p-25, 0x1.ffep15},
     [TERN_BF16] = {0x1p-8, 0x1p-134, 0x1.ffp127},
     [TERN_INT8] = {0x1p-11, 0x1p-25, 0x1.ffep15}, /* y is binary16 */
+    [TERN_E4M3] = {0x1p-11, 0x1p-25, 0x1.ffep15},
 };
 
 struct tern_reference_job {
@@ -133,10 +134,12 @@ void tern_reference_bound(const struct tern_precision *precision, struct tern_bo
     bound->of_scale = ldexp(sqrt(k), -23);
     if (precision->exactness == TERN_ROUNDED_WEIGHTS)
         bound->of_scale += bound->rounding;
-    if (precision->exactness == TERN_EXACT_SUMS) {
+    if (precision->exactness == TERN_EXACT_SUMS || precision->exactness == TERN_E4M3_SUMS) {
         bound->of_ref = 0;
         bound->of_scale = ldexp(2.0 + sqrt(k / 32.0), -23);
     }
+    if (precision->exactness == TERN_E4M3_SUMS)
+        bound->of_scale += 0x1p-10;
 }
 
 /* How far the fp32 sum may lie from ref, before the output is rounded. */

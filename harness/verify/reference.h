@@ -24,7 +24,8 @@ void tern_reference_scale(int64_t n_rows, int64_t n_cols, const float *row_scale
 enum tern_exactness {
     TERN_EXACT_WEIGHTS,   /* scale applied in fp32: weights are exact */
     TERN_ROUNDED_WEIGHTS, /* (q - z) * scale rounded once to the type of x, as cuBLAS on dequantised weights has it */
-    TERN_EXACT_SUMS /* integer x and weights: sums of 32 k and more are exact, fp32 rounds their scaling and addition */
+    TERN_EXACT_SUMS, /* integer x and weights: sums of 32 k and more are exact, fp32 rounds their scaling and addition */
+    TERN_E4M3_SUMS   /* e4m3 x and weights: sums of 128 k at most by tensor cores that keep 14 bits, fp32 beyond */
 };
 
 /* What decides the bound: K, the type of x and y, how exact the weights are. */

@@ -43,15 +43,21 @@ static bool is_one(const struct tern_candidate *candidate, const char *name) {
 }
 
 enum tern_arithmetic tern_check_arithmetic(const struct tern_candidate *candidate, enum tern_activation type) {
+    if (type == TERN_E4M3) {
+        return TERN_ARITHMETIC_E4M3;
+    }
     if (type != TERN_INT8) {
         return TERN_ARITHMETIC_A16;
     }
     return is_one(candidate, "ROUND_SCALES") ? TERN_ARITHMETIC_A8_ROUNDED : TERN_ARITHMETIC_A8;
 }
 
-enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate) {
+enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate, enum tern_activation type) {
     const struct tern_template *t = candidate->tmpl;
-    if (t->types[TERN_INT8]) {
+    if (type == TERN_E4M3) {
+        return TERN_E4M3_SUMS;
+    }
+    if (type == TERN_INT8) {
         return TERN_EXACT_SUMS;
     }
     if (is_one(candidate, "ROUND_WEIGHTS")) {
@@ -234,11 +240,11 @@ static void judge_repeat(struct check_run *run) {
 }
 
 /* Whether one is what y must be for a single weight: it, rounded once to the type of y. Of quantised x 1 times its scale of
- * 1 / 127 is off by an ulp of binary32 at most, which may fall on the other side of a tie. */
+ * 1 / 127 or 1 / 448 is off by an ulp of binary32 at most, which may fall on the other side of a tie. */
 static bool reads_back(const struct check_run *run, double got, double weight) {
     const enum tern_activation type = run->p->type;
-    if (run->exactness == TERN_EXACT_SUMS) {
-        const struct tern_precision precision = {32, type, run->exactness};
+    if (run->exactness == TERN_EXACT_SUMS || run->exactness == TERN_E4M3_SUMS) {
+        const struct tern_precision precision = {32, type, TERN_EXACT_SUMS};
         return fabs(got - weight) <= tern_reference_tolerance(weight, fabs(weight), &precision);
     }
     return got == tern_activation_to_double(type, tern_activation_from_double(type, weight));
@@ -322,7 +328,7 @@ enum tern_status tern_check_run(struct tern_check_problem *p, const struct tern_
     struct check_run run = {.p = p, .candidate = candidate, .sms = sms, .result = result, .err = err};
     run.function = function;
     run.prologue = prologue;
-    run.exactness = tern_check_exactness(candidate);
+    run.exactness = tern_check_exactness(candidate, p->type);
     struct tern_problem_shape shape = {
         .format = &p->format, .m = p->shape.m, .n = p->shape.n, .k = p->shape.k, .type = p->type};
     struct tern_error local = {0};

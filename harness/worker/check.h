@@ -82,6 +82,6 @@ struct tern_check_shape tern_check_own_shape(int64_t m, int64_t k);
 /* What the candidate multiplies, of a problem of that type: ROUND_SCALES=1 rounds the scales of W as well. */
 enum tern_arithmetic tern_check_arithmetic(const struct tern_candidate *candidate, enum tern_activation type);
 /* Whether the candidate's weights are exact or rounded once: the template's word, or ROUND_WEIGHTS=1. Sums of int8 are exact. */
-enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate);
+enum tern_exactness tern_check_exactness(const struct tern_candidate *candidate, enum tern_activation type);
 
 #endif

@@ -117,7 +117,7 @@ static void create_reference(const struct tern_check_problem *p, struct check_se
     if (p->arithmetic != TERN_ARITHMETIC_A16) {
         codes = tern_alloc((size_t)(m * k) * sizeof *codes);
         scales = tern_alloc((size_t)m * sizeof *scales);
-        tern_quantise_activations(set->x, m, k, codes, scales);
+        tern_quantise_activations(p->arithmetic, set->x, m, k, codes, scales);
     }
     if (p->arithmetic == TERN_ARITHMETIC_A8_ROUNDED) {
         set->units = tern_alloc((size_t)n * sizeof *set->units);

@@ -65,7 +65,7 @@ static enum tern_status upload_x(struct references *r, const struct gpu_input *i
     float *units = tern_alloc((size_t)l->m_max * sizeof *units);
     enum tern_status status = r->s->backend->download(r->s->context, x, input->x, count * sizeof *x, err);
     if (status == TERN_OK) {
-        tern_quantise_activations(x, l->m_max, l->weights.k, x, units);
+        tern_quantise_activations(r->arithmetic, x, l->m_max, l->weights.k, x, units);
         status = upload(r, X, x, count * sizeof *x, err);
     }
     if (status == TERN_OK)

@@ -327,7 +327,7 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
         status = s->backend->module_function(s->context, kernel->module, kernel->candidate.tmpl->prologue, &kernel->prologue,
                                              err);
     kernel->arithmetic = tern_check_arithmetic(&kernel->candidate, s->layer.type);
-    kernel->exactness = tern_check_exactness(&kernel->candidate);
+    kernel->exactness = tern_check_exactness(&kernel->candidate, s->layer.type);
     return status == TERN_OK ? gpu_references(s, kernel->arithmetic, err) : status;
 }
 

@@ -58,7 +58,7 @@ constexpr int QUANTISE_THREADS = 256;
 
 /* The prologue: a block quantises a row of x. */
 extern "C" __global__ void __launch_bounds__(QUANTISE_THREADS) tern_mma_a8_quantise(const struct tern_args args) {
-    tern_quantise_row<BITS, GROUP, QUANTISE_THREADS>(args, blockIdx.x);
+    tern_quantise_row<0, BITS, GROUP, QUANTISE_THREADS>(args, blockIdx.x);
 }
 
 /* ---- copies ---- */

@@ -26,17 +26,16 @@
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Results do not depend on timing.
  * Bound by the s8 tensor cores; with exact groups by the conversion of their sums. */
 #include "tern/abi.h"
+#include "tern/byte_kinds.cuh"
 #include "tern/cluster_sum.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/quantise_x.cuh"
 #include "tern/row_scales.cuh"
-#include "tern/s8_codes.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
 #include "tern/tile_copy.cuh"
 #include "tern/tile_plan.cuh"
-#include "tern/wgmma_s8.cuh"
 #include "tern/wgmma_store.cuh"
 
 constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
@@ -45,7 +44,9 @@ constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
 constexpr bool GROUPED = GROUP > 0;
 constexpr bool MIXED = tern_s8_mixed<BITS, GROUP>;
 typedef struct tern_groups<GROUP> groups;
-constexpr bool SCALE_SUMS = GROUPED && !ROUND_SCALES;
+typedef struct tern_bytes<E4M3, BITS, MIXED> bytes;
+constexpr int SUM_K = GROUPED ? groups::scale_k : TERN_TILE_K; /* of a part */
+constexpr bool PARTS = E4M3 || (GROUPED && !ROUND_SCALES); /* parts are added up, with their scales if there are groups */
 constexpr int CHUNKS = TERN_S8_STEPS / CHUNK;
 
 /* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][scales of tokens][barriers]; bytes of one ring entry. */
@@ -77,13 +78,13 @@ static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGIS
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(ROW_BLOCKS <= 2, "consume has a form for one and for all row blocks");
 static_assert(CHUNKS % 2 == 0, "two sets of A registers take turns");
-static_assert(!SCALE_SUMS || groups::scale_k % (32 * CHUNK) == 0, "a chunk lies inside a scale group");
+static_assert(!PARTS || SUM_K % (32 * CHUNK) == 0, "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(CLUSTER_K == 1 || !STREAM_K, "sums of whole blocks only go through global memory");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
-static_assert(!ROUND_SCALES || (MIXED && GROUPED && ZERO == 1 && !HAS_ZEROS),
-              "rounded scales are for ternary groups of a tile or more");
-static_assert(BITS < 8 || !HAS_ZEROS, "q - z has nine bits");
+static_assert(!ROUND_SCALES || (MIXED && GROUPED && ZERO == 1 && !HAS_ZEROS && !E4M3),
+              "rounded scales are for int8 and ternary groups of a tile or more");
+static_assert(BITS < 8 || (!HAS_ZEROS && !E4M3), "q - z has nine bits, in e4m3 it has five");
 
 typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K> plan;
 
@@ -98,7 +99,7 @@ constexpr int QUANTISE_THREADS = 256;
 /* A block quantises a row of x; those behind find the largest scales of 128 rows of W. */
 extern "C" __global__ void __launch_bounds__(QUANTISE_THREADS) tern_wgmma_a8_quantise(const struct tern_args args) {
     if (blockIdx.x < args.m)
-        tern_quantise_row<BITS, GROUP, QUANTISE_THREADS>(args, blockIdx.x);
+        tern_quantise_row<E4M3, BITS, GROUP, QUANTISE_THREADS>(args, blockIdx.x);
     else if (ROUND_SCALES)
         tern_largest_scales(args, reinterpret_cast<float *>(tern_x8_end(args)),
                             (blockIdx.x - args.m) * (QUANTISE_THREADS / 32) + threadIdx.x / 32, (int)threadIdx.x % 32);
@@ -162,8 +163,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
 
 /* Registers of a consumer thread. */
 struct consumer {
-    float sum[ROW_BLOCKS][BLOCK_M / 2]; /* result; of exact groups while they are added up, else at the end */
-    int part[ROW_BLOCKS][BLOCK_M / 2];  /* of one exact group, else of all K */
+    float sum[ROW_BLOCKS][BLOCK_M / 2];                  /* result; of parts while they are added up, else at the end */
+    bytes::sum part[ROW_BLOCKS][BLOCK_M / 2];            /* of SUM_K, else of all K */
     unsigned words[ROW_BLOCKS][tern_codes<BITS>::words]; /* codes of the slice, loaded as needed */
     tern_s8_rows rows[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
@@ -218,7 +219,7 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
             state.scale[b] = 0;
         if (HAS_ZEROS) {
             const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
-            state.rows[b] = tern_s8_zeros<MIXED>(pair & 0xFF, pair >> 8);
+            state.rows[b] = bytes::zeros(pair & 0xFF, pair >> 8);
         }
         if (ROUND_SCALES) {
             const float2 pair = __half22float2(tern_as_half2(state.scale[b]));
@@ -240,7 +241,7 @@ __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *sha
                            step + u);
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
-            tern_s8_fragment<BITS, MIXED>(state.words[b], step + u, state.rows[b], a[u][b]);
+            bytes::fragment(state.words[b], step + u, state.rows[b], a[u][b]);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 tern_wgmma_pin(a[u][b][i]);
@@ -257,8 +258,7 @@ __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int ste
         const unsigned long long b_tile = tern_wgmma_descriptor(x + (unsigned)(step + u) * 2);
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++)
-            tern_wgmma_s8<BLOCK_M>::multiply(state.part[b], a[u][b], b_tile,
-                                             !SCALE_SUMS || (step + u) * 32 % groups::scale_k != 0);
+            bytes::multiply(state.part[b], a[u][b], b_tile, !PARTS || (step + u) * 32 % SUM_K != 0);
     }
     tern_wgmma_commit();
 }
@@ -290,18 +290,18 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
             float2 scale[ROW_BLOCKS];
 #pragma unroll
             for (int b = 0; b < ROW_BLOCKS; b++)
-                scale[b] = __half22float2(tern_as_half2(state.scale[b]));
+                scale[b] = GROUPED ? __half22float2(tern_as_half2(state.scale[b])) : float2{1.0f, 1.0f};
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, k_tile, (c + 1) * CHUNK, next);
             else if (k_tile + 1 < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 decode_chunk<ACTIVE>(state, shared, use.stage, k_tile + 1, 0, next);
             }
-            if (SCALE_SUMS && (c + 1) * CHUNK * 32 % groups::scale_k == 0) {
+            if (PARTS && (c + 1) * CHUNK * 32 % SUM_K == 0) {
                 tern_wgmma_wait<0>();
 #pragma unroll
                 for (int b = 0; b < ACTIVE; b++)
-                    tern_wgmma_add_scaled<BY_ADDING>(state.sum[b], state.part[b], scale[b]);
+                    bytes::add_scaled<BY_ADDING>(state.sum[b], state.part[b], scale[b]);
             }
         }
         released = stage;
@@ -328,12 +328,12 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         const int tile = at.row_tile + own_tile(state, b), inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-        state.rows[b] = tern_s8_zeros<MIXED>(ZERO, ZERO);
+        state.rows[b] = bytes::zeros(ZERO, ZERO);
         state.scale[b] = 0;
         if (!GROUPED && HAS_ZEROS) { /* one zero point a row */
             const unsigned char *zeros =
                 static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (state.lane / 4);
-            state.rows[b] = tern_s8_zeros<MIXED>(zeros[0], zeros[1]);
+            state.rows[b] = bytes::zeros(zeros[0], zeros[1]);
         }
         if (ROUND_SCALES) {
             const float2 largest = reinterpret_cast<const float2 *>(tern_x8_end(args))[8LL * inside + state.lane / 4];
@@ -381,7 +381,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
                            at.rank};
     float2 *tokens = reinterpret_cast<float2 *>(shared + TOKENS_AT + state.warpgroup * TOKEN_BYTES);
     if (2 * (int)(threadIdx.x % TERN_WARPGROUP) < BLOCK_M)
-        tokens[threadIdx.x % TERN_WARPGROUP] = state.token;
+        tokens[threadIdx.x % TERN_WARPGROUP] = float2{bytes::unit * state.token.x, bytes::unit * state.token.y};
     tern_block_sync(2 + state.warpgroup, TERN_WARPGROUP);
 #pragma unroll
     for (int i = 0; i < BLOCK_M / 8; i++) {
@@ -406,7 +406,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
 
 /* Sums over all of K as floats: exact below 2^24. */
 __device__ __forceinline__ void finish_sums(consumer &state) {
-    if (SCALE_SUMS)
+    if (PARTS)
         return;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++)

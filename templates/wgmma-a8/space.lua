@@ -10,23 +10,27 @@ local function shared_bytes(p, problem, stages)
         + (8320 + 4 * p.BLOCK_M) * p.CONSUMERS
 end
 
--- Whether sums of groups are scaled one by one.
-local function scales_sums(p, problem)
-    return problem.groups > 1 and p.ROUND_SCALES == 0
+-- Whether sums of parts of K (of scale groups; e4m3: of 128 k at most) are added up one by one.
+local function adds_parts(p, problem)
+    return problem.activation == "e4m3" or (problem.groups > 1 and p.ROUND_SCALES == 0)
 end
 
 -- What the numbers of the format allow.
 local function format_rule(p, problem)
-    if problem.bits == 8 and not problem.sym then
-        return "q - z of 8 bits with zero points has 9 bits"
+    local e4m3 = problem.activation == "e4m3"
+    if problem.bits == 8 and (e4m3 or not problem.sym) then
+        return e4m3 and "q - z of 8 bits is no e4m3 number" or "q - z of 8 bits with zero points has 9 bits"
+    end
+    if e4m3 and (p.ROUND_SCALES == 1 or p.BY_ADDING == 1) then
+        return "for int8"
     end
     if p.ROUND_SCALES == 1 and (problem.family ~= "ternary" or problem.groups == 1 or problem.group % 128 ~= 0) then
         return "rounded scales are for ternary groups of a multiple of 128"
     end
-    if p.BY_ADDING == 1 and not scales_sums(p, problem) then
+    if p.BY_ADDING == 1 and not adds_parts(p, problem) then
         return "no sums of groups"
     end
-    if not scales_sums(p, problem) and problem.k > 131072 then
+    if not adds_parts(p, problem) and problem.k > 131072 then
         return "s32 sums over all of K"
     end
     if p.CHUNK == 2 and problem.group % 64 ~= 0 then
@@ -40,7 +44,7 @@ local function register_rule(p, problem)
     local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
     local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
-    if scales_sums(p, problem) then
+    if adds_parts(p, problem) then
         sums = 2 * sums
     end
     local needed = sums + p.ROW_BLOCKS * (8 * p.CHUNK + 2 * problem.bits + 4 + 4 * p.ROUND_SCALES) + 40 + 16 * p.STREAM_K
@@ -147,8 +151,8 @@ end
 
 return {
     name = "wgmma-a8",
-    ops = { "linear-a8" },
-    summary = "tensor cores (wgmma s8, sm_90a), weights decoded to bytes in registers, x quantised to int8: for prefill",
+    ops = { "linear-a8", "linear-e4m3" },
+    summary = "tensor cores (wgmma s8 or e4m3, sm_90a), weights decoded to bytes in registers, x quantised to int8 or e4m3: for prefill",
     families = { "ternary", "gptq" },
     bits = { 2, 4, 8 },
     min_cc = 90,

@@ -8,6 +8,7 @@
 #include "tern/tensor_copy.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
+#include "tern/wgmma_e4m3.cuh"
 
 // x: A as [64][16]; codes: B as [32][64], of which k-step args.k is used; shared memory: B swizzled.
 static unsigned long long prepare(const struct tern_args &args, unsigned char *shared, unsigned (&a)[4]) {
@@ -55,6 +56,21 @@ extern "C" __global__ void wgmma_product(struct tern_args args) {
 }
 extern "C" __global__ void wgmma_product_bf16(struct tern_args args) {
     product<1>(args);
+}
+
+// Of bytes: x is A as [64][32], codes B as [32][128].
+extern "C" __global__ void wgmma_product_e4m3(struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    unsigned a[4];
+    float d[16];
+    const unsigned long long b = prepare(args, shared, a);
+    for (int i = 0; i < 16; i++)
+        d[i] = 1.0f;
+    tern_wgmma_fence();
+    tern_wgmma_e4m3<32>::multiply(d, a, b, true);
+    tern_wgmma_commit();
+    tern_wgmma_wait<0>();
+    store(args, d);
 }
 
 // Without accumulation, and what is seen before the wait (m == 1).

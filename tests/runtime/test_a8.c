@@ -63,7 +63,7 @@ static int right(struct problem *p, int rounded) {
     struct tern_mismatch mismatch = {0};
     for (int64_t i = 0; i < p->m + p->n; i++)
         indices[i] = i;
-    tern_quantise_activations(p->x, p->m, p->k, codes, scales);
+    tern_quantise_activations(TERN_ARITHMETIC_A8, p->x, p->m, p->k, codes, scales);
     if (rounded)
         tern_quantise_scales(&p->w, p->w.scales, units);
     tern_reference_compute(&p->w, TERN_INT8, codes, indices, p->m, indices, p->n, ref, size);

@@ -1,5 +1,5 @@
-/* wgmma-a8 and mma-a8 on the CPU emulator, bit by bit: each code of the quantiser at its place, integer sums of ternary weights, rows with
- * infinities and NaN. What may differ by roundings is judged by `tune verify`. */
+/* wgmma-a8 (int8 and e4m3) and mma-a8 on the CPU emulator, bit by bit: each code of the quantiser at its place, integer sums of ternary
+ * weights, rows with infinities and NaN. What may differ by roundings is judged by `tune verify`. */
 #include "core/file.h"
 #include "core/half.h"
 #include "core/random.h"
@@ -9,6 +9,7 @@
 #include "space/grid.h"
 #include "verify/guard.h"
 #include "verify/quantise.h"
+#include "worker/check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,10 +27,12 @@ enum { M = 72, N = 256, K = 256, SMS = 4 };
 
 struct kernel {
     const char *name, *params;
+    enum tern_activation type;
 };
-static const struct kernel wgmma = {"wgmma-a8", WGMMA_TILE "BY_ADDING=0 STAGES=3"};
-static const struct kernel wgmma_adding = {"wgmma-a8", WGMMA_TILE "BY_ADDING=1 STAGES=3"};
-static const struct kernel mma = {"mma-a8", "BLOCK_M=64 BLOCK_N=128 WARP_M=32 WARP_N=32 STAGES=2"};
+static const struct kernel wgmma = {"wgmma-a8", WGMMA_TILE "BY_ADDING=0 STAGES=3", TERN_INT8};
+static const struct kernel wgmma_adding = {"wgmma-a8", WGMMA_TILE "BY_ADDING=1 STAGES=3", TERN_INT8};
+static const struct kernel wgmma_e4m3 = {"wgmma-a8", WGMMA_TILE "BY_ADDING=0 STAGES=3", TERN_E4M3};
+static const struct kernel mma = {"mma-a8", "BLOCK_M=64 BLOCK_N=128 WARP_M=32 WARP_N=32 STAGES=2", TERN_INT8};
 
 struct fixture {
     struct tern_template *templates;
@@ -79,7 +82,8 @@ static void *put(const struct fixture *f, const void *from, int64_t bytes) {
     return to;
 }
 
-static void compile(const struct tern_candidate *c, const struct tern_format *format, const char *path) {
+static void compile(const struct tern_candidate *c, const struct tern_format *format, enum tern_activation type,
+                    const char *path) {
     struct tern_str source = {0}, log = {0};
     struct tern_error err = {0};
     char file[PATH_MAX], *text = NULL;
@@ -87,7 +91,7 @@ static void compile(const struct tern_candidate *c, const struct tern_format *fo
     int ok = 0;
     tern_str_format(file, sizeof file, "%s/kernel.cu", c->tmpl->dir);
     assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
-    tern_candidate_preamble(c, format, TERN_INT8, &source);
+    tern_candidate_preamble(c, format, type, &source);
     tern_str_append(&source, text);
     assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", path, 0, &log, &ok, &err), TERN_OK);
     if (!ok)
@@ -103,14 +107,14 @@ static void run(struct fixture *f, const struct kernel *kernel) {
     struct tern_geometry g;
     struct tern_packed packed;
     struct tern_error err = {0};
-    const struct tern_problem_shape shape = {.format = &f->w.format, .m = M, .n = N, .k = K, .type = TERN_INT8};
+    const struct tern_problem_shape shape = {.format = &f->w.format, .m = M, .n = N, .k = K, .type = kernel->type};
     const struct tern_backend *b = &tern_backend_emu;
     char path[64], source[80];
     void *module = NULL;
     tern_str_format(path, sizeof path, "/tmp/tern-test-%ld-a8.so", (long)getpid());
     assert_int_equal(tern_candidate_parse(find_template(f, kernel->name), kernel->params, &c, &err), TERN_OK);
     assert_int_equal(tern_candidate_geometry(&c, &shape, SMS, &g, &err), TERN_OK);
-    compile(&c, &f->w.format, path);
+    compile(&c, &f->w.format, kernel->type, path);
     assert_int_equal(tern_layout_pack(tern_layout_find(c.tmpl->layout), &f->w, &packed, &err), TERN_OK);
     struct tern_launch launch = {.block = g.block,
                                  .grid = {g.grid[0], g.grid[1], g.grid[2]},
@@ -121,6 +125,7 @@ static void run(struct fixture *f, const struct kernel *kernel) {
                                  .args = {.x = put(f, f->x, sizeof f->x),
                                           .codes = put(f, packed.codes, packed.code_bytes),
                                           .scales = put(f, packed.scales, packed.scale_bytes),
+                                          .zeros = packed.zero_bytes ? put(f, packed.zeros, packed.zero_bytes) : NULL,
                                           .y = put(f, NULL, sizeof f->y),
                                           .workspace = put(f, NULL, g.workspace_bytes),
                                           .m = M,
@@ -141,7 +146,7 @@ static void run(struct fixture *f, const struct kernel *kernel) {
     tern_str_format(source, sizeof source, "%s.cu", path);
     unlink(source);
     unlink(path);
-    tern_quantise_activations(f->x, M, K, f->codes, f->scales);
+    tern_quantise_activations(tern_check_arithmetic(&c, kernel->type), f->x, M, K, f->codes, f->scales);
 }
 
 /* sum_k code * weight, without scales: |sum| < 2^15. */
@@ -185,6 +190,49 @@ static void every_code_is_at_its_place(void **state) {
             expect_sums(&f);
             assert_int_equal(f.y[5 * N + 125] & 0x7FFF, tern_half_from_double(2)); /* 2.5 */
         }
+        close_fixture(&f);
+    }
+}
+
+/* The integer of weight k of row j. */
+static int weight_of(const struct fixture *f, int64_t j, int64_t k) {
+    const int64_t group = k / tern_format_group_size(&f->w.format, K);
+    return f->w.codes[j * K + k] - (f->w.zeros ? f->w.zeros[group * N + j] : f->w.format.zero);
+}
+
+/* W has one weight a row, on the diagonal, of all values that the format has: y shows each code of x times each of them. */
+static void e4m3_codes_and_weights_are_exact(void **state) {
+    static const char *const formats[] = {"ternary-tensor", "ternary-g32",    "gptq2-g128-asym", "gptq2-g64-asym",
+                                          "gptq4-g128",     "gptq4-g32-asym", "gptq4-channel"};
+    static struct fixture f;
+    (void)state;
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        open_fixture(&f, formats[i]);
+        for (int64_t j = 0; j < N; j++)
+            for (int64_t k = 0; k < K; k++) {
+                const int zero = f.w.codes[j * K + k] - weight_of(&f, j, k), levels = 1 << f.w.format.bits;
+                f.w.codes[j * K + k] = (uint8_t)(j != k                                     ? zero
+                                                 : f.w.format.family == TERN_FAMILY_TERNARY ? k % 3
+                                                                                            : k / 3 % levels);
+            }
+        tern_activations_random(TERN_E4M3, M, K, 25, f.x);
+        for (int k = 0; k < K; k++) {
+            f.x[3 * K + k] = (uint16_t)(k & 1 ? 0x8000 : 0);
+            f.x[4 * K + k] = (uint16_t)(k | (k & 1) << 15); /* subnormal binary16, up to 255 * 2^-24 */
+            for (int r = 5; r < 40; r++) /* scale 1: all numbers of e4m3, ties between them, quarters below ties */
+                f.x[r * K + k] = tern_half_from_double(k == r ? 448 : ldexp(k % 64 + 64 * (r % 4) + 1, r / 4 * 3 / 2 - 13));
+            f.x[40 * K + k] = (uint16_t)(k == 200 ? 0xFBFF : 0x2000 + 64 * k); /* largest magnitude of all, negative */
+        }
+        run(&f, &wgmma_e4m3);
+        for (int64_t m = 0; m < M; m++)
+            for (int64_t j = 0; j < N; j++) {
+                const float product = tern_half_to_float(f.codes[m * K + j]) * (float)weight_of(&f, j, j);
+                const uint16_t want = tern_half_from_double((double)(product * f.scales[m])), got = f.y[m * N + j];
+                if (got != want && (got | want) != 0x8000)
+                    fail_msg("%s: row %d column %d: %04x, not %04x", formats[i], (int)m, (int)j, got, want);
+            }
+        assert_true(f.scales[8] == 1.0f && f.codes[8 * K] == 0); /* 2^-10: a tie of 0 and 2^-9 */
+        assert_true(tern_half_to_float(f.codes[8 * K + 2]) == 0x1p-8f);
         close_fixture(&f);
     }
 }
@@ -246,6 +294,7 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
     for (int i = 0; i < 4; i++)
         f.x[(8 * i + 1) * K + 67 * i] = specials[i];
     expect_spoilt(&f, &wgmma);
+    expect_spoilt(&f, &wgmma_e4m3);
     expect_spoilt(&f, &mma);
     close_fixture(&f);
 }
@@ -253,6 +302,7 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_is_at_its_place),
+        cmocka_unit_test(e4m3_codes_and_weights_are_exact),
         cmocka_unit_test(bitnet_sums_are_exact),
         cmocka_unit_test(infinities_and_nan_spoil_their_row_only),
     };

@@ -125,14 +125,14 @@ static void exactness_follows_template_and_parameter(void **state) {
     (void)state;
     struct tern_template t = broken;
     struct tern_candidate c = {.tmpl = &t, .values = {1, 32, 1}};
-    assert_int_equal(tern_check_exactness(&c), TERN_EXACT_WEIGHTS);
+    assert_int_equal(tern_check_exactness(&c, TERN_F16), TERN_EXACT_WEIGHTS);
     t.exact_weights = false;
-    assert_int_equal(tern_check_exactness(&c), TERN_ROUNDED_WEIGHTS);
+    assert_int_equal(tern_check_exactness(&c, TERN_F16), TERN_ROUNDED_WEIGHTS);
     t.exact_weights = true;
     tern_str_copy(t.params[0].name, sizeof t.params[0].name, "ROUND_WEIGHTS");
-    assert_int_equal(tern_check_exactness(&c), TERN_ROUNDED_WEIGHTS);
+    assert_int_equal(tern_check_exactness(&c, TERN_F16), TERN_ROUNDED_WEIGHTS);
     c.values[0] = 0;
-    assert_int_equal(tern_check_exactness(&c), TERN_EXACT_WEIGHTS);
+    assert_int_equal(tern_check_exactness(&c, TERN_F16), TERN_EXACT_WEIGHTS);
 }
 
 /* The table of shapes is what the documentation says: tails of every kind. */

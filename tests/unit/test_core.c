@@ -217,9 +217,33 @@ static void activations_have_one_op_each(void **state) {
     enum tern_activation a;
     assert_false(tern_activation_of_op("linear-a4", &a));
     assert_int_equal(tern_activation_parse("fp16", &a, &err), TERN_USAGE);
-    assert_string_equal(err.text, "'fp16' is no type of activations: f16, bf16 or int8");
+    assert_string_equal(err.text, "'fp16' is no type of activations: f16, bf16, int8 or e4m3");
     assert_int_equal(tern_activation_from_double(TERN_BF16, 70000), 0x4789); /* no infinity, as in binary16 */
     assert_int_equal(tern_activation_from_double(TERN_F16, 70000), 0x7C00);
+}
+
+/* All numbers of e4m3 in order, by its definition: they stay as they are, and between two the nearest one wins, of equally near
+ * ones that with an even last bit. */
+static void e4m3_rounds_to_nearest_even(void **state) {
+    (void)state;
+    double number[127];
+    for (int code = 0; code < 127; code++)
+        number[code] = code < 8 ? ldexp(code, -9) : ldexp(8 + code % 8, code / 8 - 10);
+    assert_true(number[126] == 448.0);
+    for (int code = 0; code < 127; code++) {
+        assert_true(tern_e4m3_round(number[code]) == number[code]);
+        assert_true(tern_e4m3_round(-number[code]) == -number[code]);
+        assert_true(signbit(tern_e4m3_round(-number[code])));
+        if (code == 126)
+            break;
+        const double middle = (number[code] + number[code + 1]) / 2, even = number[code + code % 2];
+        assert_true(tern_e4m3_round(middle) == even);
+        assert_true(tern_e4m3_round(-middle) == -even);
+        assert_true(tern_e4m3_round(nextafter(middle, 0)) == number[code]);
+        assert_true(tern_e4m3_round(nextafter(middle, 500)) == number[code + 1]);
+    }
+    assert_true(tern_e4m3_round(464.0) == 448.0 && tern_e4m3_round(-INFINITY) == -448.0); /* no infinity */
+    assert_true(isnan(tern_e4m3_round(NAN)));
 }
 
 static void hash_is_stable_and_framed(void **state) {
@@ -343,6 +367,7 @@ int main(void) {
         cmocka_unit_test(half_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds),
         cmocka_unit_test(activations_have_one_op_each),
+        cmocka_unit_test(e4m3_rounds_to_nearest_even),
         cmocka_unit_test(hash_is_stable_and_framed),
         cmocka_unit_test(random_streams_are_fixed),
         cmocka_unit_test(random_moments),

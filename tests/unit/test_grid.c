@@ -280,7 +280,7 @@ static void check_preamble(const char *name, enum tern_activation type, bool dep
 static void test_preamble(void **state) {
     (void)state;
 #define PARAMS "constexpr int BLOCK_M = 16;\nconstexpr int WARPS = 4;\nconstexpr int SPLIT_K = 2;\n"
-#define PLAIN  "constexpr int BF16 = 0;\nconstexpr int DEPENDENT = 0;\n" LINE
+#define PLAIN  "constexpr int BF16 = 0;\nconstexpr int E4M3 = 0;\nconstexpr int DEPENDENT = 0;\n" LINE
 #define LINE   "#line 1 \"templates/sample/kernel.cu\"\n"
     check_preamble("ternary-g128", TERN_F16, false,
                    PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
@@ -294,9 +294,16 @@ static void test_preamble(void **state) {
     check_preamble("gptq4-g64-asym", TERN_F16, false,
                    PARAMS "constexpr int BITS = 4;\nconstexpr int ZERO = 0;\nconstexpr int HAS_ZEROS = 1;\n"
                           "constexpr int GROUP = 64;\n" PLAIN);
-    check_preamble("ternary-tensor", TERN_BF16, true,
-                   PARAMS "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
-                          "constexpr int GROUP = 0;\nconstexpr int BF16 = 1;\nconstexpr int DEPENDENT = 1;\n" LINE);
+    check_preamble(
+        "ternary-tensor", TERN_BF16, true,
+        PARAMS
+        "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
+        "constexpr int GROUP = 0;\nconstexpr int BF16 = 1;\nconstexpr int E4M3 = 0;\nconstexpr int DEPENDENT = 1;\n" LINE);
+    check_preamble(
+        "ternary-tensor", TERN_E4M3, false,
+        PARAMS
+        "constexpr int BITS = 2;\nconstexpr int ZERO = 1;\nconstexpr int HAS_ZEROS = 0;\n"
+        "constexpr int GROUP = 0;\nconstexpr int BF16 = 0;\nconstexpr int E4M3 = 1;\nconstexpr int DEPENDENT = 0;\n" LINE);
 }
 
 int main(void) {

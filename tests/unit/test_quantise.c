@@ -22,7 +22,7 @@ static void expect_row(const double *x, int count, float scale, const int *codes
     float unit;
     for (int i = 0; i < count; i++)
         row[i] = half(x[i]);
-    tern_quantise_activations(row, 1, count, got, &unit);
+    tern_quantise_activations(TERN_ARITHMETIC_A8, row, 1, count, got, &unit);
     assert_true(unit == scale);
     for (int i = 0; i < count; i++)
         assert_true(tern_half_to_float(got[i]) == (float)codes[i]);
@@ -45,7 +45,7 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
         uint16_t x[3][4] = {{half(127), half(3), 0, 0}, {half(1), half(2), specials[i], 0}, {0, 0, half(-127), half(5)}},
                  codes[3][4];
         float scales[3];
-        tern_quantise_activations(x[0], 3, 4, codes[0], scales);
+        tern_quantise_activations(TERN_ARITHMETIC_A8, x[0], 3, 4, codes[0], scales);
         assert_true(scales[0] == 1.0f && isnan(scales[1]) && scales[2] == 1.0f);
         assert_true(tern_half_to_float(codes[0][1]) == 3.0f && tern_half_to_float(codes[2][3]) == 5.0f);
         for (int k = 0; k < 4; k++)
@@ -81,7 +81,7 @@ static void open_layer(struct layer *l, const char *name) {
 static void compute(struct layer *l, bool round_scales) {
     struct tern_weights w = l->w;
     tern_reference_compute(&w, TERN_F16, l->x, l->rows, M, l->cols, N, l->exact, l->magnitude);
-    tern_quantise_activations(l->x, M, K, l->codes, l->scales);
+    tern_quantise_activations(TERN_ARITHMETIC_A8, l->x, M, K, l->codes, l->scales);
     tern_quantise_scales(&w, l->scale_codes, l->units);
     if (round_scales)
         w.scales = l->scale_codes;
@@ -158,7 +158,7 @@ static void the_bounds_are_sharp(void **state) {
         l.scale_codes[i] = half(1);
     struct tern_weights w = l.w;
     w.scales = l.scale_codes;
-    tern_quantise_activations(l.x, M, K, l.codes, l.scales);
+    tern_quantise_activations(TERN_ARITHMETIC_A8, l.x, M, K, l.codes, l.scales);
     tern_reference_compute(&w, TERN_F16, l.codes, l.rows, M, l.cols, N, l.got, l.got_magnitude);
     assert_true(worst_of_bound(&l, true) > 1.0);
     tern_weights_free(&l.w);

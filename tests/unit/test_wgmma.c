@@ -85,6 +85,51 @@ static void bfloat16_is_a_plain_product_too(void **state) {
     expect_product(&o, TERN_BF16, 2, 1.0, 2.0, y);
 }
 
+/* The value of a byte; tests draw none that is NaN. */
+static double e4m3_value(uint8_t code) {
+    const int exponent = code >> 3 & 15, fraction = code & 7;
+    const double magnitude = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+/* Bytes of all magnitudes up to 2^3: sums of 32 products need no more than the 14 bits that the tensor cores keep, if the operands
+ * are those of one binade. */
+static void bytes_of_e4m3_are_multiplied(void **state) {
+    (void)state;
+    static uint8_t a[ROWS][2 * K], b[COLUMNS][2 * TILE_K];
+    static float y[ROWS][COLUMNS];
+    struct tern_random random;
+    struct tern_error err = {0};
+    tern_random_init(&random, 12, "e4m3");
+    for (int step = 0; step < 2 * TILE_K / 32; step++) {
+        const uint8_t binade = (uint8_t)(8 * (step + 6 * (step % 2))); /* 0: subnormal numbers too */
+        for (int i = 0; i < ROWS * 2 * K; i++)
+            (&a[0][0])[i] = (uint8_t)(0x38 | (tern_random_below(&random, 2) << 7));
+        for (int i = 0; i < COLUMNS * 2 * TILE_K; i++)
+            (&b[0][0])[i] = (uint8_t)((binade + tern_random_below(&random, 16)) | (tern_random_below(&random, 2) << 7));
+        struct emulator_case c = {.entry = "wgmma_product_e4m3",
+                                  .blocks = 1,
+                                  .block = 128,
+                                  .smem = COLUMNS * 128,
+                                  .x = a,
+                                  .x_bytes = sizeof a,
+                                  .codes = b,
+                                  .codes_bytes = sizeof b,
+                                  .y_bytes = sizeof y,
+                                  .k = step};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int row = 0; row < ROWS; row++)
+            for (int column = 0; column < COLUMNS; column++) {
+                double sum = 1.0;
+                for (int k = 0; k < 32; k++)
+                    sum += e4m3_value(a[row][k]) * e4m3_value(b[column][32 * step + k]);
+                if ((double)y[row][column] != sum)
+                    fail_msg("step %d, row %d, column %d: %g, expected %g", step, row, column, (double)y[row][column], sum);
+            }
+    }
+}
+
 static void sums_are_nan_until_the_wait(void **state) {
     (void)state;
     static struct operands o;
@@ -291,11 +336,17 @@ static int close_fixture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(product_is_the_plain_product), cmocka_unit_test(bfloat16_is_a_plain_product_too),
-        cmocka_unit_test(sums_are_nan_until_the_wait),  cmocka_unit_test(misuse_is_a_fault),
-        cmocka_unit_test(slices_of_x_are_turned),       cmocka_unit_test(columns_and_lanes_trade_places),
-        cmocka_unit_test(sweep_visits_all_once),        cmocka_unit_test(stream_k_visits_all_once),
-        cmocka_unit_test(counts_start_from_anything),   cmocka_unit_test(boxes_are_swizzled_and_padded),
+        cmocka_unit_test(product_is_the_plain_product),
+        cmocka_unit_test(bfloat16_is_a_plain_product_too),
+        cmocka_unit_test(bytes_of_e4m3_are_multiplied),
+        cmocka_unit_test(sums_are_nan_until_the_wait),
+        cmocka_unit_test(misuse_is_a_fault),
+        cmocka_unit_test(slices_of_x_are_turned),
+        cmocka_unit_test(columns_and_lanes_trade_places),
+        cmocka_unit_test(sweep_visits_all_once),
+        cmocka_unit_test(stream_k_visits_all_once),
+        cmocka_unit_test(counts_start_from_anything),
+        cmocka_unit_test(boxes_are_swizzled_and_padded),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

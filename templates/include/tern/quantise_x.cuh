@@ -1,7 +1,9 @@
-// Activations to int8, one scale a row (token): the prologue of templates with op linear-a8. Owns nothing.
+// Activations to int8 or e4m3, one scale a row (token): the prologue of templates with op linear-a8 or linear-e4m3. Owns
+// nothing.
 //
-//   scale = max|x| / 127, q = round(x * (127 / max|x|)), both quotients in binary32; the product is rounded once, to the
+//   int8: scale = max|x| / 127, q = round(x * (127 / max|x|)), both quotients in binary32; the product is rounded once, to the
 //   nearest integer, ties to even. q lies in -127 .. 127.
+//   e4m3: the same with 448, but the product is rounded to binary32 and then to the nearest e4m3 number, ties to even.
 //   A row of zeros has scale 0 and q 0. A row with Inf or NaN has scale NaN: all of its y become NaN; q means nothing then.
 //
 // Layout, TERN_X8_BYTES of the workspace, 1024-byte aligned: [k tile of 128][row, M rounded up to 8][128] bytes, in the order of
@@ -12,6 +14,7 @@
 #define TERN_QUANTISE_X_CUH
 
 #include "tern/abi.h"
+#include "tern/e4m3.cuh"
 #include "tern/memory.cuh"
 #include "tern/s8_codes.cuh"
 
@@ -42,9 +45,10 @@ __device__ __forceinline__ unsigned tern_max_magnitudes(unsigned a, unsigned b) 
 #endif
 }
 
-// The low bytes of four words.
-__device__ __forceinline__ unsigned tern_low_bytes(const unsigned (&v)[4]) {
-    return tern_permute_bytes(tern_permute_bytes(v[0], v[1], 0x0040u), tern_permute_bytes(v[2], v[3], 0x0040u), 0x5410u);
+// The low bytes of four numbers.
+__device__ __forceinline__ unsigned tern_low_bytes(const float (&v)[4]) {
+    return tern_permute_bytes(tern_permute_bytes(__float_as_uint(v[0]), __float_as_uint(v[1]), 0x0040u),
+                              tern_permute_bytes(__float_as_uint(v[2]), __float_as_uint(v[3]), 0x0040u), 0x5410u);
 }
 
 // Word i of lane j of a quad becomes word j of lane i. All lanes of the warp call.
@@ -106,23 +110,31 @@ template <int THREADS> __device__ __forceinline__ unsigned tern_block_magnitude(
     return most;
 }
 
-// A unit to int8 and to its place in row `m`. All lanes of the warp call.
-template <int BITS, bool MIXED>
-__device__ __forceinline__ void tern_store_unit(const unsigned (&x)[8], float inverse, const tern_x8 &to, long long m,
-                                                long long tile, bool inside, int lane) {
-    const int t = lane % 4, unit = lane / 4 % 2;
-    unsigned q[16], w[4];
+// The bytes of a unit's 16 numbers, as words in the order of s8_codes.cuh.
+template <int E4M3, int BITS, bool MIXED>
+__device__ __forceinline__ void tern_quantise_unit(const unsigned (&x)[8], float inverse, unsigned (&w)[4]) {
+    float q[16];
 #pragma unroll
     for (int i = 0; i < 16; i++) { // 1.5 * 2^23: what is added to it is rounded to an integer, its low byte is q
         const float2 pair = __half22float2(tern_as_half2(x[i / 2]));
-        q[i] = __float_as_uint(__fmaf_rn(i % 2 ? pair.y : pair.x, inverse, 12582912.0f));
+        const float value = i % 2 ? pair.y : pair.x;
+        q[i] = E4M3 ? __fmul_rn(value, inverse) : __fmaf_rn(value, inverse, 12582912.0f);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const unsigned bytes[4] = {q[tern_s8_source<BITS, MIXED>(i, 0)], q[tern_s8_source<BITS, MIXED>(i, 1)],
-                                   q[tern_s8_source<BITS, MIXED>(i, 2)], q[tern_s8_source<BITS, MIXED>(i, 3)]};
-        w[i] = tern_low_bytes(bytes);
+        const float of[4] = {q[tern_s8_source<BITS, MIXED>(i, 0)], q[tern_s8_source<BITS, MIXED>(i, 1)],
+                             q[tern_s8_source<BITS, MIXED>(i, 2)], q[tern_s8_source<BITS, MIXED>(i, 3)]};
+        w[i] = E4M3 ? tern_e4m3_pair(of[0], of[1]) | tern_e4m3_pair(of[2], of[3]) << 16 : tern_low_bytes(of);
     }
+}
+
+// A unit to bytes and to its place in row `m`. All lanes of the warp call.
+template <int E4M3, int BITS, bool MIXED>
+__device__ __forceinline__ void tern_store_unit(const unsigned (&x)[8], float inverse, const tern_x8 &to, long long m,
+                                                long long tile, bool inside, int lane) {
+    const int t = lane % 4, unit = lane / 4 % 2;
+    unsigned w[4];
+    tern_quantise_unit<E4M3, BITS, MIXED>(x, inverse, w);
     tern_transpose_quad(w, lane);
     const int chunk = 2 * tern_s8_step<MIXED>(unit, t) + t % 2; // of word t of the unit
     if (inside)
@@ -133,9 +145,10 @@ __device__ __forceinline__ void tern_store_unit(const unsigned (&x)[8], float in
 // Quantises row `m` of x, by all THREADS of a block. BITS, GROUP: of the weights that it will meet. A lane has one unit of every
 // THREADS / 8 k tiles; the first of them stays in registers between the search for the largest magnitude and the conversion,
 // which up to K = 16 * THREADS is the whole row.
-template <int BITS, int GROUP, int THREADS>
+template <int E4M3, int BITS, int GROUP, int THREADS>
 __device__ __forceinline__ void tern_quantise_row(const tern_args &args, long long m) {
     constexpr bool MIXED = tern_s8_mixed<BITS, GROUP>;
+    constexpr float MOST = E4M3 ? 448.0f : 127.0f; // the largest code
     const int thread = (int)threadIdx.x, lane = thread % 32, t = lane % 4, unit = lane / 4 % 2;
     const __half *row = static_cast<const __half *>(args.x) + m * args.k;
     const tern_x8 to = tern_x8_of(args);
@@ -151,14 +164,14 @@ __device__ __forceinline__ void tern_quantise_row(const tern_args &args, long lo
     }
     most = tern_block_magnitude<THREADS>(most, thread);
     const float largest = __half2float(__ushort_as_half((unsigned short)most));
-    const float inverse = most > 0 ? __fdiv_rn(127.0f, largest) : 0.0f;
+    const float inverse = most > 0 ? __fdiv_rn(MOST, largest) : 0.0f;
     if (thread == 0)
-        to.scales[m] = most < 0x7C00u ? __fdiv_rn(largest, 127.0f) : __uint_as_float(0x7FFFFFFFu);
-    tern_store_unit<BITS, MIXED>(first, inverse, to, m, own, own < tiles, lane);
+        to.scales[m] = most < 0x7C00u ? __fdiv_rn(largest, MOST) : __uint_as_float(0x7FFFFFFFu);
+    tern_store_unit<E4M3, BITS, MIXED>(first, inverse, to, m, own, own < tiles, lane);
 #pragma unroll 2
     for (long long tile = own + THREADS / 8; tile - lane / 8 < tiles; tile += THREADS / 8) { // whole warps
         tern_load_unit(x, row, args.k, tile, unit, t);
-        tern_store_unit<BITS, MIXED>(x, inverse, to, m, tile, tile < tiles, lane);
+        tern_store_unit<E4M3, BITS, MIXED>(x, inverse, to, m, tile, tile < tiles, lane);
     }
 }
 

@@ -93,7 +93,7 @@ template <int N, int BF16> struct tern_wgmma;
 #ifdef TERN_EMULATOR
 template <int N, int BF16> struct tern_wgmma {
     static inline void multiply(float (&d)[N / 2], const unsigned (&a)[4], unsigned long long b, bool accumulate) {
-        tern_emu_wgmma_issue(d, N, a, b, accumulate, BF16);
+        tern_emu_wgmma_issue(d, N, a, b, accumulate, BF16 ? TERN_EMU_WGMMA_BF16 : TERN_EMU_WGMMA_F16);
     }
 };
 #else

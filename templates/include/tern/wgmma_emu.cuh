@@ -6,6 +6,7 @@
 
 #include "emulator/tern_emu.h"
 #include "tern/activation.cuh"
+#include "tern/e4m3.cuh"
 #include <string.h>
 
 #define TERN_EMU_WGMMA_OPS     64   /* products in flight of a thread */
@@ -13,9 +14,12 @@
 #define TERN_EMU_WGMMA_THREADS 1024 /* of a block */
 #define TERN_EMU_WGMMA_BLOCKS  8    /* of a cluster */
 
+/* Types of the operands; sums of s8 are s32, all others f32. */
+enum tern_emu_wgmma_type { TERN_EMU_WGMMA_F16, TERN_EMU_WGMMA_BF16, TERN_EMU_WGMMA_S8, TERN_EMU_WGMMA_E4M3 };
+
 struct tern_emu_wgmma_op {
-    int columns, sum, accumulate, bf16;
-    int integers; // s8 x s8 + s32 in the place of 16-bit types and f32
+    int columns, sum, accumulate;
+    enum tern_emu_wgmma_type type;
     unsigned a[4][4]; /* registers of the four lanes that hold this thread's two rows */
     unsigned long long descriptor, checksum;
     long long group;
@@ -89,10 +93,10 @@ static inline int tern_emu_wgmma_take(struct tern_emu_wgmma_thread *self, float 
     return slot;
 }
 
-// Queues d = a * b (+ d if accumulate): 64 x columns x 16, with integers x 32; `d` is then the memory of integers. Bits 62 and 63 of the descriptor must ask for the 128-byte
-// swizzle.
+// Queues d = a * b (+ d if accumulate): 64 x columns x 16, of bytes x 32; `d` is the memory of integers for s8. Bits 62 and 63 of
+// the descriptor must ask for the 128-byte swizzle.
 static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a, unsigned long long descriptor,
-                                        int accumulate, int bf16, int integers = 0) {
+                                        int accumulate, enum tern_emu_wgmma_type type) {
     struct tern_emu_wgmma_thread *self = tern_emu_wgmma_self();
     unsigned all[32][4];
     tern_emu_exchange(a, 4 * sizeof *a, all);
@@ -102,10 +106,9 @@ static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a
         tern_emu_fault("wgmma: the emulator knows the 128-byte swizzle only");
     struct tern_emu_wgmma_op *op = &self->ops[self->op_count++];
     op->columns = columns;
-    op->sum = tern_emu_wgmma_take(self, d, columns / 2, integers ? 0x7F : 0xFF);
+    op->sum = tern_emu_wgmma_take(self, d, columns / 2, type == TERN_EMU_WGMMA_S8 ? 0x7F : 0xFF);
     op->accumulate = accumulate;
-    op->bf16 = bf16;
-    op->integers = integers;
+    op->type = type;
     op->descriptor = descriptor;
     op->group = self->group;
     op->checksum = tern_emu_lane() == 0 ? tern_emu_wgmma_checksum(descriptor, columns) : 0;
@@ -127,12 +130,17 @@ static inline int tern_emu_wgmma_byte(const struct tern_emu_wgmma_op *op, int ro
     return (signed char)(op->a[k % 16 / 4][row + 2 * (k / 16)] >> 8 * (k % 4));
 }
 
+// Element k of the column of B that accumulator pair i, i + 1 of a row meets.
+static inline unsigned char tern_emu_wgmma_b_byte(const struct tern_emu_wgmma_op *op, int i, int k) {
+    const int column = 8 * (i / 2) + 2 * (tern_emu_lane() % 4) + i % 2;
+    return tern_emu_wgmma_b(op->descriptor, column, k / 2)[k % 2];
+}
+
 static inline void tern_emu_wgmma_integers(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
     for (int i = 0; i < 2 * (op->columns / 8); i++) {
         signed char b[32];
         for (int k = 0; k < 32; k++)
-            b[k] = (signed char)*(
-                tern_emu_wgmma_b(op->descriptor, 8 * (i / 2) + 2 * (tern_emu_lane() % 4) + i % 2, k / 2) + k % 2);
+            b[k] = (signed char)tern_emu_wgmma_b_byte(op, i, k);
         for (int row = 0; row < 2; row++) {
             float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
             int total = 0;
@@ -145,18 +153,31 @@ static inline void tern_emu_wgmma_integers(struct tern_emu_wgmma_sum *sum, const
     }
 }
 
+// Products and the sum in binary64, rounded to binary32 behind them.
+static inline void tern_emu_wgmma_e4m3(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
+    for (int i = 0; i < 2 * (op->columns / 8); i++)
+        for (int row = 0; row < 2; row++) {
+            float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
+            double total = op->accumulate ? (double)*d : 0.0;
+            for (int k = 0; k < 32; k++)
+                total += (double)tern_emu_e4m3_to_float((unsigned)tern_emu_wgmma_byte(op, row, k) & 0xFF) *
+                         (double)tern_emu_e4m3_to_float(tern_emu_wgmma_b_byte(op, i, k));
+            *d = (float)total;
+        }
+}
+
 static inline void tern_emu_wgmma_halves(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
+    const int bf16 = op->type == TERN_EMU_WGMMA_BF16;
     float a[2][16];
     for (int row = 0; row < 2; row++)
         for (int k = 0; k < 16; k++)
-            a[row][k] =
-                tern_emu_wgmma_value((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)), op->bf16);
+            a[row][k] = tern_emu_wgmma_value((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)), bf16);
     for (int tile = 0; tile < op->columns / 8; tile++)
         for (int e = 0; e < 2; e++) {
             float b[16];
             for (int k = 0; k < 16; k++)
                 b[k] = tern_emu_wgmma_element(tern_emu_wgmma_b(op->descriptor, 8 * tile + 2 * (tern_emu_lane() % 4) + e, k),
-                                              op->bf16);
+                                              bf16);
             for (int row = 0; row < 2; row++) {
                 float *d = &sum->value[4 * tile + 2 * row + e];
                 double total = op->accumulate ? (double)*d : 0.0;
@@ -171,8 +192,10 @@ static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, 
     struct tern_emu_wgmma_sum *sum = &self->sums[op->sum];
     if (tern_emu_lane() == 0 && op->checksum != tern_emu_wgmma_checksum(op->descriptor, op->columns))
         tern_emu_fault("wgmma: shared memory of B changed while the product was in flight");
-    if (op->integers)
+    if (op->type == TERN_EMU_WGMMA_S8)
         tern_emu_wgmma_integers(sum, op);
+    else if (op->type == TERN_EMU_WGMMA_E4M3)
+        tern_emu_wgmma_e4m3(sum, op);
     else
         tern_emu_wgmma_halves(sum, op);
     if (--sum->pending == 0)

@@ -36,7 +36,7 @@ __device__ __forceinline__ void tern_wgmma_add_scaled(float (&sum)[COUNT], int (
 #ifdef TERN_EMULATOR
 template <int N> struct tern_wgmma_s8 {
     static inline void multiply(int (&d)[N / 2], const unsigned (&a)[4], unsigned long long b, bool accumulate) {
-        tern_emu_wgmma_issue((float *)(void *)d, N, a, b, accumulate, 0, 1);
+        tern_emu_wgmma_issue((float *)(void *)d, N, a, b, accumulate, TERN_EMU_WGMMA_S8);
     }
 };
 #else
