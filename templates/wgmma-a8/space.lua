@@ -114,7 +114,8 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M < 128 and problem.m > p.BLOCK_M then
         return "low tiles are for an M that they hold"
     end
-    if p.BLOCK_M == 160 and problem.m > 160 and ceil_div(problem.m, 160) * 160 >= ceil_div(problem.m, 128) * 128 then
+    local odd = p.BLOCK_M == 144 or p.BLOCK_M == 160
+    if odd and problem.m > p.BLOCK_M and ceil_div(problem.m, p.BLOCK_M) * p.BLOCK_M >= ceil_div(problem.m, 128) * 128 then
         return "a tile of 128 wastes no more"
     end
     local rest = tiles % gpu.sms
@@ -163,7 +164,7 @@ return {
     efficiency = 0.7,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 96, 128, 160, 192, 224, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 96, 128, 144, 160, 192, 224, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "steps of 32 k decoded and committed together" },

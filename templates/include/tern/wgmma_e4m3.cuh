@@ -6,7 +6,7 @@
 
 #include "tern/wgmma.cuh"
 
-// N columns: a multiple of 32 up to 192. accumulate false: d = a * b.
+// N columns: a multiple of 32 up to 192, or 144. accumulate false: d = a * b.
 template <int N> struct tern_wgmma_e4m3;
 
 #ifdef TERN_EMULATOR
@@ -31,6 +31,7 @@ template <int N> struct tern_wgmma_e4m3 {
 TERN_WGMMA_E4M3_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
 TERN_WGMMA_E4M3_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
 TERN_WGMMA_E4M3_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)
+TERN_WGMMA_E4M3_DEFINE(144, 72, 72, 73, 74, 75, 76, 77)
 TERN_WGMMA_E4M3_DEFINE(160, 80, 80, 81, 82, 83, 84, 85)
 TERN_WGMMA_E4M3_DEFINE(192, 96, 96, 97, 98, 99, 100, 101)
 #undef TERN_WGMMA_E4M3_DEFINE

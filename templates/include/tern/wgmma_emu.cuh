@@ -153,16 +153,39 @@ static inline void tern_emu_wgmma_integers(struct tern_emu_wgmma_sum *sum, const
     }
 }
 
-// Products and the sum in binary64, rounded to binary32 behind them.
+// The multiple of 2^step next to `value` in the direction of zero.
+static inline double tern_emu_truncated(double value, int step) {
+    return __builtin_ldexp(__builtin_trunc(__builtin_ldexp(value, -step)), step);
+}
+
+// As an H200 adds (measured, docs/kernels/a8.md): the sum so far and all 32 products are cut off 13 bits below the leading bit
+// of the largest of them, and so is what they add up to. A product counts as large as its factors' exponent fields say, which
+// for subnormal factors is more than it is.
+static inline float tern_emu_wgmma_e4m3_sum(const struct tern_emu_wgmma_op *op, int i, int row, float start) {
+    double part[33];
+    int largest = -1000;
+    for (int k = 0; k < 32; k++) {
+        const unsigned a = (unsigned)tern_emu_wgmma_byte(op, row, k) & 0xFF, b = tern_emu_wgmma_b_byte(op, i, k);
+        const int exponent_a = a >> 3 & 15 ? (int)(a >> 3 & 15) : 1, exponent_b = b >> 3 & 15 ? (int)(b >> 3 & 15) : 1;
+        part[k] = (double)tern_emu_e4m3_to_float(a) * (double)tern_emu_e4m3_to_float(b);
+        if (part[k] != 0.0 && exponent_a + exponent_b - 14 > largest)
+            largest = exponent_a + exponent_b - 14;
+    }
+    part[32] = (double)start;
+    if (start != 0.0f && __builtin_isfinite(start) && __builtin_ilogbf(start) > largest)
+        largest = __builtin_ilogbf(start);
+    double total = 0.0;
+    for (int k = 0; k < 33; k++)
+        total += tern_emu_truncated(part[k], largest - 13);
+    return (float)(total != 0.0 && __builtin_isfinite(total) ? tern_emu_truncated(total, __builtin_ilogb(total) - 13)
+                                                             : total);
+}
+
 static inline void tern_emu_wgmma_e4m3(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
     for (int i = 0; i < 2 * (op->columns / 8); i++)
         for (int row = 0; row < 2; row++) {
             float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
-            double total = op->accumulate ? (double)*d : 0.0;
-            for (int k = 0; k < 32; k++)
-                total += (double)tern_emu_e4m3_to_float((unsigned)tern_emu_wgmma_byte(op, row, k) & 0xFF) *
-                         (double)tern_emu_e4m3_to_float(tern_emu_wgmma_b_byte(op, i, k));
-            *d = (float)total;
+            *d = tern_emu_wgmma_e4m3_sum(op, i, row, op->accumulate ? *d : 0.0f);
         }
 }
 

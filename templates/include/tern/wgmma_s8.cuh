@@ -10,7 +10,7 @@
 
 #include "tern/wgmma.cuh"
 
-// N columns: a multiple of 32 up to 256. accumulate false: d = a * b.
+// N columns: a multiple of 32 up to 256, or 144. accumulate false: d = a * b.
 template <int N> struct tern_wgmma_s8;
 
 // As for sums of floats: nothing that reads the sums may move in front of the wait.
@@ -46,6 +46,7 @@ template <int N> struct tern_wgmma_s8 {
 #define TERN_WGMMA_S8_32(i)  TERN_WGMMA_S8_16(i), TERN_WGMMA_S8_16(i + 16)
 #define TERN_WGMMA_S8_48(i)  TERN_WGMMA_S8_32(i), TERN_WGMMA_S8_16(i + 32)
 #define TERN_WGMMA_S8_64(i)  TERN_WGMMA_S8_32(i), TERN_WGMMA_S8_32(i + 32)
+#define TERN_WGMMA_S8_72(i)  TERN_WGMMA_S8_64(i), TERN_WGMMA_S8_4(i + 64), TERN_WGMMA_S8_4(i + 68)
 #define TERN_WGMMA_S8_80(i)  TERN_WGMMA_S8_64(i), TERN_WGMMA_S8_16(i + 64)
 #define TERN_WGMMA_S8_96(i)  TERN_WGMMA_S8_64(i), TERN_WGMMA_S8_32(i + 64)
 #define TERN_WGMMA_S8_112(i) TERN_WGMMA_S8_64(i), TERN_WGMMA_S8_48(i + 64)
@@ -66,6 +67,7 @@ TERN_WGMMA_S8_DEFINE(32, 16, 16, 17, 18, 19, 20, 21)
 TERN_WGMMA_S8_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
 TERN_WGMMA_S8_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
 TERN_WGMMA_S8_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)
+TERN_WGMMA_S8_DEFINE(144, 72, 72, 73, 74, 75, 76, 77)
 TERN_WGMMA_S8_DEFINE(160, 80, 80, 81, 82, 83, 84, 85)
 TERN_WGMMA_S8_DEFINE(192, 96, 96, 97, 98, 99, 100, 101)
 TERN_WGMMA_S8_DEFINE(224, 112, 112, 113, 114, 115, 116, 117)
