@@ -32,7 +32,7 @@
              TERN_OPTION_TEXT,                                                                                                \
              &(o)->activations,                                                                                               \
              "TYPE",                                                                                                          \
-             "f16 (default) or bf16: type of x and y; int8: x rounded",                                                       \
+             "f16 (default) or bf16: type of x and y; int8, e4m3: x rounded",                                                 \
              0,                                                                                                               \
              0},                                                                                                              \
             {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \

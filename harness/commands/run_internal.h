@@ -62,7 +62,7 @@ struct run_options {
     char command_line[512]; /* as typed, for the database */
     const char *weights;    /* checkpoint whose weights are used; NULL: random ones */
     const char *gpu, *shapes, *formats, *layers, *m, *templates, *db, *cache;
-    const char *activations; /* f16, bf16 or int8 */
+    const char *activations; /* f16, bf16, int8 or e4m3 */
     const char *strategy;
     const char *launch; /* "plain" or "dependent" */
     const char *device; /* ordinals, or "all" */

@@ -33,7 +33,7 @@ static void list_options(struct select_options *o, struct tern_option list[SELEC
         {"n", 'n', TERN_OPTION_INT, &o->n, "N", "output features (required)", 1, INT32_MAX},
         {"k", 'k', TERN_OPTION_INT, &o->k, "K", "input features (required)", 1, INT32_MAX},
         {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE",
-         "f16 (default) or bf16: type of x and y; int8: x rounded", 0, 0},
+         "f16 (default) or bf16: type of x and y; int8, e4m3: x rounded", 0, 0},
         {"shapes", 's', TERN_OPTION_TEXT, &o->shapes, "NAME", "only the winners of this model (default: all)", 0, 0},
         {"db", 0, TERN_OPTION_TEXT, &o->db, "PATH", "database to read (default: " TERN_DEFAULT_DB ")", 0, 0},
         {"json", 0, TERN_OPTION_FLAG, &o->json, NULL, "print JSON", 0, 0},

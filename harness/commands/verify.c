@@ -34,7 +34,7 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
         {"formats", 0, TERN_OPTION_TEXT, &o->formats, "LIST", "weight formats, comma separated; default a set of every kind",
          0, 0},
         {"activations", 'a', TERN_OPTION_TEXT, &o->activations, "TYPE",
-         "f16 (default) or bf16: type of x and y; int8: x rounded", 0, 0},
+         "f16 (default) or bf16: type of x and y; int8, e4m3: x rounded", 0, 0},
         {"all", 0, TERN_OPTION_FLAG, &o->all, NULL, "every candidate of the grid instead of a sample", 0, 0},
         {"per-template", 0, TERN_OPTION_INT, &o->per_template, "N",
          "candidates besides the default for each template and format; default 3", 0, 100000},

@@ -32,7 +32,7 @@ struct tern_problem_shape { /* what `valid` may ask about */
 
 struct tern_template {
     char name[40], dir[512];
-    bool types[TERN_ACTIVATION_COUNT]; /* of x and y; `ops` in the file: linear-a16, linear-bf16, linear-a8 */
+    bool types[TERN_ACTIVATION_COUNT]; /* of x and y; `ops` in the file: linear-a16, linear-bf16, linear-a8, linear-e4m3 */
     char summary[200];
     char layout[32];    /* formats/layout.h */
     char unit[16];      /* hardware unit that bounds it: "f32" (CUDA cores), "mma-f16", "mma-s8" */

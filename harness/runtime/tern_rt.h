@@ -9,7 +9,7 @@
  *     tern_rt_launch          y[m,n] = x[m,k] * W[n,k]^T (+ bias), on the caller's stream
  *
  * Pointers for device memory are the caller's: the runtime owns kernels and pooled workspaces only. x, y and bias are binary16
- * in layers of op "linear-a16" and "linear-a8" (x rounded to int8 by the launch), bfloat16 in those of "linear-bf16"; the table must
+ * in layers of op "linear-a16", "linear-a8" and "linear-e4m3" (x rounded to int8 or e4m3 by the launch), bfloat16 in those of "linear-bf16"; the table must
  * hold the op. A process that runs out of host memory while packing is aborted. */
 #ifndef TERN_RT_H
 #define TERN_RT_H

@@ -114,7 +114,7 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M < 128 and problem.m > p.BLOCK_M then
         return "low tiles are for an M that they hold"
     end
-    local odd = p.BLOCK_M == 144 or p.BLOCK_M == 160
+    local odd = p.BLOCK_M == 144 or (p.BLOCK_M == 160 and not adds_parts(p, problem)) -- who adds parts has no larger tile than 160
     if odd and problem.m > p.BLOCK_M and ceil_div(problem.m, p.BLOCK_M) * p.BLOCK_M >= ceil_div(problem.m, 128) * 128 then
         return "a tile of 128 wastes no more"
     end

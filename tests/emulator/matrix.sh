@@ -50,6 +50,8 @@ grep -q '^activations: bf16' "$work/log"
 check "the table says that it is of bfloat16" $?
 # int8: x is quantised first; code widths, groups that are short or span a tile, one scale a row, by both templates
 verify 10 --activations int8 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel "$@"
+# e4m3: 2-bit codes decode in two ways, 4-bit ones in a third
+verify 5 --activations e4m3 --formats ternary-g128,ternary-tensor,gptq2-g64-asym,gptq4-g32,gptq4-g128-asym "$@"
 
 # ---- a kernel with one bug at a time --------------------------------------------------------------------------------------------
 home=$work/home

@@ -53,6 +53,27 @@ static void infinities_and_nan_spoil_their_row_only(void **state) {
     }
 }
 
+/* e4m3: 448 is the largest code. Scale 1 shows numbers as they are: three fraction bits, ties to even, steps of 2^-9 at the lower end. */
+static void rows_of_e4m3_by_hand(void **state) {
+    (void)state;
+    const double x[8] = {-448, 17, 19, 0x1p-10, 0x1.8p-9, 0x1p-24, 447, 1.0625},
+                 codes[8] = {-448, 16, 20, 0, 0x1p-8, 0, 448, 1};
+    uint16_t row[8], got[8];
+    float scale;
+    for (int i = 0; i < 8; i++)
+        row[i] = half(x[i]);
+    tern_quantise_activations(TERN_ARITHMETIC_E4M3, row, 1, 8, got, &scale);
+    assert_true(scale == 1.0f);
+    for (int i = 0; i < 8; i++)
+        assert_true((double)tern_half_to_float(got[i]) == codes[i]);
+    memset(row, 0, sizeof row);
+    tern_quantise_activations(TERN_ARITHMETIC_E4M3, row, 1, 8, got, &scale);
+    assert_true(scale == 0.0f && got[0] == 0);
+    row[3] = 0x7C00;
+    tern_quantise_activations(TERN_ARITHMETIC_E4M3, row, 1, 8, got, &scale);
+    assert_true(isnan(scale) && got[3] == 0);
+}
+
 /* ---- the bounds of a result ---- */
 
 enum { M = 24, N = 40, K = 1024, GROUPS = K / 128 };
@@ -215,9 +236,54 @@ static void a_row_of_zero_scales(void **state) {
     tern_weights_free(&l.w);
 }
 
+/* Largest error of the e4m3 product in units of what the documentation promises: each x off by a 16th of itself, or by 2^-10 scales. */
+static double worst_of_e4m3(struct layer *l) {
+    double worst = 0;
+    tern_reference_compute(&l->w, TERN_F16, l->x, l->rows, M, l->cols, N, l->exact, l->magnitude);
+    tern_quantise_activations(TERN_ARITHMETIC_E4M3, l->x, M, K, l->codes, l->scales);
+    tern_reference_compute(&l->w, TERN_F16, l->codes, l->rows, M, l->cols, N, l->got, l->got_magnitude);
+    tern_reference_scale(M, N, l->scales, NULL, l->got, l->got_magnitude);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            double bound = 0x1p-22 * l->magnitude[i * N + j]; /* quotients and the product in binary32 */
+            for (int k = 0; k < K; k++)
+                bound += fmax(fabs((double)tern_half_to_float(l->x[i * K + k])) / 16, 0x1p-10 * (double)l->scales[i]) *
+                         fabs(tern_weights_value(&l->w, j, k));
+            worst = fmax(worst, fabs(l->got[i * N + j] - l->exact[i * N + j]) / bound);
+        }
+    return worst;
+}
+
+/* Normal activations, then outliers of 50 times, then scales from 1 to 2^-12 as well: the error stays what it is. Last, all x on
+ * ties: the bound is reached but for its 17 : 16. */
+static void e4m3_keeps_its_bound(void **state) {
+    (void)state;
+    static struct layer l;
+    open_layer(&l, "ternary-g128");
+    assert_true(worst_of_e4m3(&l) <= 1.0);
+    assert_true(relative_error(&l) > 0.02 && relative_error(&l) < 0.03);
+    for (int i = 0; i < M; i++)
+        for (int k = 137 + i; k < K; k += 1000)
+            l.x[i * K + k] = half(50.0 * (double)tern_half_to_float(l.x[i * K + k]));
+    assert_true(worst_of_e4m3(&l) <= 1.0);
+    assert_true(relative_error(&l) > 0.01 && relative_error(&l) < 0.03);
+    for (int g = 0; g < GROUPS; g++)
+        for (int j = 0; j < N; j++)
+            l.w.scales[g * N + j] = half(ldexp(1.0, -((g + j) % GROUPS) * 12 / (GROUPS - 1)));
+    assert_true(worst_of_e4m3(&l) <= 1.0);
+    assert_true(relative_error(&l) < 0.04);
+    memset(l.w.codes, 2, N * K);
+    for (int i = 0; i < M * K; i++)
+        l.x[i] = i % K == 0 ? half(448) : half(17);
+    assert_true(worst_of_e4m3(&l) > 0.85 && worst_of_e4m3(&l) <= 1.0);
+    tern_weights_free(&l.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_by_hand),
+        cmocka_unit_test(rows_of_e4m3_by_hand),
+        cmocka_unit_test(e4m3_keeps_its_bound),
         cmocka_unit_test(infinities_and_nan_spoil_their_row_only),
         cmocka_unit_test(normal_activations),
         cmocka_unit_test(the_bounds_are_sharp),

@@ -165,6 +165,10 @@ static void tolerance_by_hand(void **state) {
     assert_true(fabs(tolerance(1, 32, 4096, TERN_BF16, TERN_EXACT_WEIGHTS) - bf16) < 1e-15);
     assert_true(fabs(tolerance(-1, 32, 4096, TERN_BF16, TERN_ROUNDED_WEIGHTS) - bf16 - 32 * ldexp(1, -8)) < 1e-15);
     assert_true(tolerance(0, 0, 32, TERN_BF16, TERN_EXACT_WEIGHTS) == ldexp(1, -134));
+    /* sums of integers: 2^-23 (2 + sqrt(128)) * 32; of e4m3 2^-10 * 32 more */
+    const double exact = ldexp(1, -11) + ldexp(1, -25) + ldexp(32 * (2 + sqrt(128)), -23);
+    assert_true(fabs(tolerance(1, 32, 4096, TERN_INT8, TERN_EXACT_SUMS) - exact) < 1e-15);
+    assert_true(fabs(tolerance(1, 32, 4096, TERN_E4M3, TERN_E4M3_SUMS) - exact - 32 * ldexp(1, -10)) < 1e-15);
 }
 
 static void every_honest_order_is_accepted(void **state) {

@@ -17,8 +17,8 @@ enum tern_match {
 /* A compiled kernel for one format; n and k are run-time arguments, m must lie in [min_m, max_m]. */
 struct tern_kernel {
     const char *template_name, *params;
-    const char *op, *format; /* "linear-a16": x and y binary16; "linear-bf16": bfloat16; "linear-a8": binary16, x
-                              * rounded to int8 first, one scale a row */
+    const char *op, *format; /* "linear-a16": x and y binary16; "linear-bf16": bfloat16; "linear-a8", "linear-e4m3":
+                              * binary16, x rounded to int8 or e4m3 first, one scale a row */
     const char *layout;      /* order of the packed weights that it reads */
     const char *entry;       /* symbol in the cubin */
     const char *prologue;    /* symbol of the kernel that is launched right before it on the same stream, with the same
