@@ -114,7 +114,8 @@ const char *tern_gpu_time_name(enum tern_gpu_time which) {
 static double device_seconds(struct gpu_session *s) {
     s->seconds[TERN_GPU_LAUNCHES] = s->context ? tern_cuda_busy_s(s->context) : 0;
     s->seconds[TERN_GPU_RESTS] = s->context ? tern_cuda_rest_s(s->context) : 0;
-    return s->seconds[TERN_GPU_LAUNCHES] + s->seconds[TERN_GPU_RESTS] + s->seconds[TERN_GPU_VERIFICATION];
+    return s->seconds[TERN_GPU_LAUNCHES] + s->seconds[TERN_GPU_RESTS] + s->seconds[TERN_GPU_VERIFICATION] +
+           s->seconds[TERN_GPU_PREPARATION];
 }
 
 /* The answer, and on which account its time goes. */
@@ -127,8 +128,9 @@ static json_t *answer_timed(struct gpu_session *s, const json_t *request) {
     int64_t start_ns = tern_clock_now_ns();
     double before_s = device_seconds(s);
     json_t *reply = answer(s, request);
+    double of_others_s = device_seconds(s) - before_s;
     gpu_spent(s, account, start_ns);
-    s->seconds[account] -= device_seconds(s) - before_s;
+    s->seconds[account] -= of_others_s;
     return reply;
 }
 

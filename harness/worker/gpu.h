@@ -27,7 +27,7 @@
 #define TERN_WORKER_GPU_H
 
 /* Launches and rests between cool ones are the device's, verification includes checks on small shapes and the host's part in
- * both, preparation is of layers. In the others the device waits for the host: parts of trials, of finals and of other requests,
+ * both, preparation is of layers, with their references. In the others the device waits for the host: parts of trials, of finals and of other requests,
  * and from an answer to the next request. */
 enum tern_gpu_time {
     TERN_GPU_LAUNCHES,

@@ -328,7 +328,11 @@ enum tern_status gpu_kernel_load(struct gpu_session *s, const json_t *request, i
                                              err);
     kernel->arithmetic = tern_check_arithmetic(&kernel->candidate, s->layer.type);
     kernel->exactness = tern_check_exactness(&kernel->candidate, s->layer.type);
-    return status == TERN_OK ? gpu_references(s, kernel->arithmetic, err) : status;
+    int64_t start_ns = tern_clock_now_ns();
+    if (status == TERN_OK)
+        status = gpu_references(s, kernel->arithmetic, err);
+    gpu_spent(s, TERN_GPU_PREPARATION, start_ns);
+    return status;
 }
 
 struct tern_launch gpu_kernel_launch(const struct gpu_session *s, const struct gpu_kernel *kernel, int64_t m, size_t copy) {
