@@ -6,7 +6,8 @@ COUNT = words(LAYERS)
 COLUMNS = COUNT > 1 ? 2 : 1
 ROWS = (COUNT + COLUMNS - 1) / COLUMNS
 WIDTH = 1000
-HEIGHT = 110 + 300 * ROWS
+LEGEND_ROWS = words(SERIES) > 5 ? 1 + words(SERIES) / 3 : 2 # three columns; the last entry is "no change"
+HEIGHT = 74 + 18 * LEGEND_ROWS + 300 * ROWS
 load HERE . "style.gp"
 load HERE . "panels.gp"
 

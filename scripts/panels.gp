@@ -1,6 +1,8 @@
 # Panels over batch size: places panel I of COUNT in a grid of COLUMNS x ROWS and gives it its title and M axis.
-# Needs WIDTH, HEIGHT, LARGEST_M; the first 84 pixels hold title and legend, the last 36 the caption.
-TOP = 84.0; BOTTOM = 36.0
+# Needs WIDTH, HEIGHT, LARGEST_M; the first TOP pixels hold the title and LEGEND_ROWS rows of a legend (2 if nobody says), the last 36
+# the caption.
+if (!exists("LEGEND_ROWS")) LEGEND_ROWS = 2
+TOP = 48.0 + 18.0 * LEGEND_ROWS; BOTTOM = 36.0
 px(x) = x / WIDTH
 py(y) = 1.0 - y / HEIGHT
 PANEL_WIDTH  = (WIDTH - 20.0) / COLUMNS

@@ -21,7 +21,8 @@ FLOOR = P_min_y / 2.0
 set yrange [FLOOR:PEAK * 2.5]
 set samples 400
 roof(x) = (x * GBS / 1000.0 < PEAK) ? x * GBS / 1000.0 : PEAK
-set label 1 sprintf("matrix units, FP16: %.0f TFLOP/s", PEAK) at first HIGH / 1.08, PEAK * 1.28 right font ",12" textcolor rgb INK
+# Left of the ridge nothing is drawn up there.
+set label 1 sprintf("matrix units, FP16: %.0f TFLOP/s", PEAK) at first RIDGE * 0.9, PEAK right font ",12" textcolor rgb INK
 # The memory ceiling's text lies along its line: the angle follows from the size of the plot and the ranges.
 SLOPE = ((HEIGHT - 142.0) / log10(PEAK * 2.5 / FLOOR)) / (635.0 / log10(HIGH / LOW))
 AT = LOW * (PEAK * 1000.0 / GBS / LOW) ** 0.5
