@@ -25,13 +25,20 @@ struct fixture {
     void *context, *module, *function;
     char path[PATH_MAX];
     int cluster; /* blocks; a pair has row blocks enough to use each place of its sums again */
+    int zero;    /* point of the format */
     struct tern_weights weights;
     struct tern_packed packed;
     enum tern_activation type;
     uint16_t x[M][K], y[M][N];
 };
 
-static const char format_preamble[] = "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, DEPENDENT = 0;\n";
+struct format_case {
+    const char *name, *preamble;
+};
+static const struct format_case ternary = {"ternary-g128",
+                                           "constexpr int BITS = 2, ZERO = 1, HAS_ZEROS = 0, GROUP = 128, DEPENDENT = 0;\n"};
+static const struct format_case three_bits = {
+    "gptq3-g128", "constexpr int BITS = 3, ZERO = 4, HAS_ZEROS = 0, GROUP = 128, DEPENDENT = 0;\n"};
 #define SHARED_K "constexpr int WARPS = 4, CLUSTER_K = 1;\n"
 static const char mma_preamble[] =
     SHARED_K "constexpr int M_TILE = 2, CTAS = 1, ROW_TILES = 2, PREFETCH = 2, WAVES = 1, X_CHUNK = 0;\n"
@@ -48,8 +55,8 @@ static const char pair_preamble[] = RESIDENT "constexpr int CLUSTER_K = 2, K_TIL
 static const char digits_preamble[] = DIGITS "constexpr int CLUSTER_K = 1, K_TILES = 3;\n";
 static const char digits_pair_preamble[] = DIGITS "constexpr int CLUSTER_K = 2, K_TILES = 2;\n";
 
-static int open_template(void **state, const char *source_file, const char *preamble, enum tern_activation type,
-                         const char *entry, int cluster) {
+static int open_format(void **state, const struct format_case *of, const char *source_file, const char *preamble,
+                       enum tern_activation type, const char *entry, int cluster) {
     static struct fixture f;
     struct tern_error err = {0};
     struct tern_format format;
@@ -59,7 +66,7 @@ static int open_template(void **state, const char *source_file, const char *prea
     int ok = 0;
     assert_int_equal(tern_file_home_path(source_file, file, sizeof file, &err), TERN_OK);
     assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
-    tern_str_printf(&source, "%sconstexpr int BF16 = %d;\n%s%s", format_preamble, type == TERN_BF16, preamble, text);
+    tern_str_printf(&source, "%sconstexpr int BF16 = %d;\n%s%s", of->preamble, type == TERN_BF16, preamble, text);
     tern_str_format(f.path, sizeof f.path, "/tmp/tern-test-%ld-decode.so", (long)getpid());
     assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", f.path, 0, &log, &ok, &err), TERN_OK);
     if (!ok)
@@ -67,9 +74,10 @@ static int open_template(void **state, const char *source_file, const char *prea
     assert_int_equal(tern_backend_emu.open(0, &f.context, &err), TERN_OK);
     assert_int_equal(tern_backend_emu.module_load(f.context, f.path, strlen(f.path), entry, 0, &f.module, &f.function, &err),
                      TERN_OK);
-    assert_int_equal(tern_format_parse("ternary-g128", &format, &err), TERN_OK);
+    assert_int_equal(tern_format_parse(of->name, &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
-    memset(f.weights.codes + ZERO_ROW * K, 1, K);
+    f.zero = format.zero;
+    memset(f.weights.codes + ZERO_ROW * K, f.zero, K);
     f.cluster = cluster;
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &f.weights, &f.packed, &err), TERN_OK);
     free(text);
@@ -78,6 +86,11 @@ static int open_template(void **state, const char *source_file, const char *prea
     f.type = type;
     *state = &f;
     return 0;
+}
+
+static int open_template(void **state, const char *source_file, const char *preamble, enum tern_activation type,
+                         const char *entry, int cluster) {
+    return open_format(state, &ternary, source_file, preamble, type, entry, cluster);
 }
 
 static int open_mma(void **state) {
@@ -104,6 +117,15 @@ static int open_digits(void **state) {
 static int open_digits_pair(void **state) {
     return open_template(state, "templates/imma-resident/kernel.cu", digits_pair_preamble, TERN_F16, "tern_imma_resident",
                          2);
+}
+
+static int open_resident_3(void **state) {
+    return open_format(state, &three_bits, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16,
+                       "tern_mma_resident", 1);
+}
+static int open_digits_3(void **state) {
+    return open_format(state, &three_bits, "templates/imma-resident/kernel.cu", digits_preamble, TERN_F16,
+                       "tern_imma_resident", 1);
 }
 
 static int close_fixture(void **state) {
@@ -200,7 +222,8 @@ static void specials_pass(void **state) {
         f->x[1][k] = specials[i % 3];
         multiply(f);
         for (int n = 0; n < N; n++) {
-            const double factor = f->weights.codes[n * K + k] - 1, got = tern_activation_to_double(f->type, f->y[1][n]);
+            const double factor = f->weights.codes[n * K + k] - f->zero,
+                         got = tern_activation_to_double(f->type, f->y[1][n]);
             const double expected = factor * tern_activation_to_double(f->type, specials[i % 3]);
             assert_true(isfinite(tern_activation_to_double(f->type, f->y[0][n])));
             assert_true(isnan(expected) ? isnan(got) : got == expected);
@@ -224,7 +247,8 @@ static void single_values_are_exact(void **state) {
         for (int n = 0; n < N; n++) {
             const double scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
             const double x = tern_activation_to_double(f->type, values[f->type][i]);
-            const uint16_t expected = tern_activation_from_double(f->type, (f->weights.codes[n * K + k] - 1) * scale * x);
+            const uint16_t expected =
+                tern_activation_from_double(f->type, (f->weights.codes[n * K + k] - f->zero) * scale * x);
             assert_true(tern_activation_to_double(f->type, f->y[1][n]) == tern_activation_to_double(f->type, expected));
             assert_true(tern_activation_to_double(f->type, f->y[0][n]) == 0);
         }
@@ -246,8 +270,8 @@ static void large_values_stay_in_their_row(void **state) {
         double expected = 0, magnitude = 0;
         for (int k = 0; k < K; k++) {
             const double x = tern_half_to_float(f->x[1][k]), scale = tern_half_to_float(f->weights.scales[k / 128 * N + n]);
-            expected += (f->weights.codes[n * K + k] - 1) * scale * x;
-            magnitude += scale * fabs(x);
+            expected += (f->weights.codes[n * K + k] - f->zero) * scale * x;
+            magnitude += f->zero * scale * fabs(x); /* no weight is further from 0 */
         }
         const double bound = ldexp(fabs(expected), -11) + ldexp(magnitude, -20);
         assert_true(fabs(tern_half_to_float(f->y[1][n]) - expected) <= bound);
@@ -265,7 +289,7 @@ static void every_value_is_exact(void **state) {
     assert_non_null(codes);
     assert_non_null(scales);
     for (int i = 0; i < N * K; i++)
-        codes[i] = i / K == i % K ? 2 : 1;
+        codes[i] = (uint8_t)(f->zero + (i / K == i % K));
     for (int i = 0; i < (int)f->weights.groups * N; i++)
         scales[i] = tern_half_from_double(1);
     struct tern_weights one = f->weights;
@@ -313,5 +337,7 @@ int main(void) {
     failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident", digits, open_digits, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, K split over two blocks", tests, open_digits_pair, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-resident, 3 bits", tests, open_resident_3, close_fixture);
+    failed += cmocka_run_group_tests_name("imma-resident, 3 bits", digits, open_digits_3, close_fixture);
     return failed + cmocka_run_group_tests_name("imma-decode", digits, open_imma, close_fixture);
 }
