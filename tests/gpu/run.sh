@@ -59,8 +59,10 @@ check "select" exits 0 exact "$tune" select --gpu "$gpu" --db "$work/t.db" --for
 check "another GPU than the named one is not measured" exits 3 "not NVIDIA" "$tune" --gpu t4 --shapes smoke --db "$work/o.db" --cache "$work/cache" --require-gpu
 check "bfloat16: smoke shapes end well" exits 0 "linear-bf16: x and y in bfloat16" "${job[@]}" --shapes smoke --activations bf16 --budget 12s
 check "every template is right on the device in bfloat16" exits 0 "activations: bf16" "$tune" verify --backend cuda --gpu "$gpu" --activations bf16 --per-template 0 --formats ternary-g128,gptq3-g32-asym,gptq4-g128-asym,gptq8-channel
-if [ "$gpu" = h200 ]; then # int8 has a template for sm_90a only
+if [ "$gpu" = h200 ]; then # templates for sm_90a only
     check "int8: a smoke shape ends well" exits 0 "linear-a8: activations are quantised" "${job[@]}" --shapes smoke --layers wide --m 128 --formats ternary-g128 --activations int8 --budget 12s
     check "its template is right on the device" exits 0 "activations: int8" "$tune" verify --backend cuda --gpu "$gpu" --activations int8 --per-template 4 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel
+    check "e4m3: a smoke shape ends well" exits 0 "linear-e4m3: activations are quantised" "${job[@]}" --shapes smoke --layers wide --m 128 --formats ternary-g128 --activations e4m3 --budget 12s
+    check "its template is right on the device" exits 0 "activations: e4m3" "$tune" verify --backend cuda --gpu "$gpu" --activations e4m3 --per-template 4 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym
 fi
 check "every template is right on the device" exits 0 "" "$tune" verify --backend cuda --gpu "$gpu" --per-template 0 --formats ternary-g128,ternary-tensor,gptq2-g64,gptq3-g32-asym,gptq4-g128-asym,gptq8-channel
