@@ -111,6 +111,7 @@ const char *tern_gpu_time_name(enum tern_gpu_time which) {
     return names[which];
 }
 
+/* Of the accounts on which the device does not wait for the host; takes over those of the context. */
 static double device_seconds(struct gpu_session *s) {
     s->seconds[TERN_GPU_LAUNCHES] = s->context ? tern_cuda_busy_s(s->context) : 0;
     s->seconds[TERN_GPU_RESTS] = s->context ? tern_cuda_rest_s(s->context) : 0;

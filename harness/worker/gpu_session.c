@@ -86,14 +86,13 @@ static void layer_free(struct gpu_session *s) {
 void gpu_session_close(struct gpu_session *s) {
     if (!s->context)
         return;
-    if (!s->sticky) /* after a sticky fault nothing can be freed; the process ends */
+    if (!s->sticky) { /* after a sticky fault nothing can be freed; the process ends */
         layer_free(s);
-    if (!s->sticky)
         gpu_modules_close(s);
-    for (size_t i = 0; i < s->bench_count && !s->sticky; i++)
-        tern_check_bench_free(s->benches[i].bench);
-    if (!s->sticky)
+        for (size_t i = 0; i < s->bench_count; i++)
+            tern_check_bench_free(s->benches[i].bench);
         tern_flush_close(s->context, &s->flush);
+    }
     tern_fixed_close(s->fixed);
     tern_templates_free(s->templates, s->template_count);
     tern_cache_close(s->cache);
