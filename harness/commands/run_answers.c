@@ -53,7 +53,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
             const struct tern_problem_shape shape = tern_run_shape(run, p);
             const struct tern_selection_problem problem = {tern_activation_op(shape.type), shape.format->name, shape.m,
                                                            shape.n, shape.k};
-            if (p->incumbent)
+            if (p->incumbent || p->done || p->left_out)
                 continue;
             const struct tern_selection_answer answer = tern_selection_ask(&table, &problem, tern_dispatch_fits, &limits);
             if (answer.row)

@@ -76,6 +76,9 @@ static enum tern_status find_candidates(struct run *run, struct resume *r, struc
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
         bool open = false;
+        r->build[i] = NONE;
+        if (run->problems[i].done || run->problems[i].left_out)
+            continue;
         r->winner[i] = stored_winner(run, &run->problems[i], &r->rows);
         r->build[i] = r->winner[i] ? find_build(run, &run->problems[i], r->winner[i]) : NONE;
         if (r->winner[i])
@@ -183,6 +186,7 @@ enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_e
     struct resume r = {0};
     r.winner = tern_alloc_zero(run->problem_count + 1, sizeof(const struct tern_result *));
     r.build = tern_alloc((run->problem_count + 1) * sizeof *r.build);
+    *resumed = 0;
     enum tern_status status = tern_store_winners(run->store, run->gpu.name, run->shapes.name, &r.rows, err);
     if (status == TERN_OK)
         status = find_candidates(run, &r, err);
