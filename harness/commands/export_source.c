@@ -73,12 +73,11 @@ static enum tern_status use_times(const struct tern_export_options *o, struct te
     }
     if (!status) {
         struct tern_selection_table table = tern_selection_build(&s->rows);
-        s->below = tern_alloc_zero(s->rows.count, sizeof *s->below);
-        tern_times_between(times, &table, s->stand_ins, s->below);
+        s->steps = tern_times_steps(times, &table, s->stand_ins, limits.sms);
         tern_selection_free(&table);
     }
     if (!status && o->held_out)
-        status = tern_times_held_out(times, &s->rows, o->held_out, tern_dispatch_fits, &limits, s->regrets, err);
+        status = tern_times_held_out(times, &s->rows, o->held_out, &limits, s->regrets, err);
     tern_times_free(times);
     return status;
 }
@@ -127,7 +126,7 @@ void tern_export_source_release(struct tern_export_source *source) {
         tern_export_launch_free(&source->launches[i]);
     free(source->launches);
     free(source->stand_ins);
-    free(source->below);
+    tern_times_steps_free(source->steps, source->rows.count);
 }
 
 void tern_export_source_free(struct tern_export_source *source) {
@@ -140,7 +139,7 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
     return (struct tern_export_gpu){.results = &s->rows,
                                     .launches = s->launches,
                                     .stand_ins = s->stand_ins,
-                                    .below = s->below,
+                                    .steps = s->steps,
                                     .title = s->gpu.title,
                                     .devices = s->devices,
                                     .cc = s->gpu.cc,

@@ -2,6 +2,7 @@
  * there. Chosen from the times of the winners, layer by layer; a second round of tune problems then takes them as any other. */
 #include "commands/run_internal.h"
 
+#include "commands/export_times.h"
 #include "core/log.h"
 #include "core/str.h"
 #include "space/between.h"
@@ -14,35 +15,60 @@ struct addition {
     size_t count;
 };
 
-/* Rows of x that a kernel takes at a time, where it takes more of them one after the other; 0: all at once. */
-static int64_t tile_rows(const char *params) {
-    static const char *const names[] = {"BLOCK_M=", "M_TILE="};
-    struct tern_strs words = {0};
-    int64_t rows = 0;
-    tern_strs_split(&words, params, ' ');
-    for (size_t w = 0; w < words.count; w++)
-        for (size_t i = 0; i < sizeof names / sizeof names[0] && !rows; i++)
-            if (!strncmp(words.items[w], names[i], strlen(names[i])) &&
-                !tern_str_parse_int(words.items[w] + strlen(names[i]), 1, INT32_MAX, &rows))
-                rows = 0;
-    tern_strs_free(&words);
-    return rows;
+/* What the table of the rows that there are answers for a layer. */
+struct answers {
+    const struct tern_outlook *outlook;
+    const char *layout;
+};
+
+static double answer_us(void *user, int64_t m) {
+    const struct answers *a = user;
+    double us;
+    (void)tern_outlook_best(a->outlook, a->layout, m, &us);
+    return us;
 }
 
-static void choose_sizes(const struct run *run, size_t first, struct addition *add) {
+/* The rows of p's layer in the table; NULL: it has none. */
+static const struct tern_selection_group *group_of(const struct run *run, const struct run_problem *p,
+                                                   const struct tern_selection_table *table) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    for (size_t g = 0; g < table->count; g++)
+        if (table->groups[g].n == shape.n && table->groups[g].k == shape.k &&
+            strcmp(table->groups[g].format, shape.format->name) == 0)
+            return &table->groups[g];
+    return NULL;
+}
+
+static void choose_sizes(const struct run *run, const struct tern_times *times, const struct tern_selection_table *table,
+                         size_t first, struct addition *add) {
+    const struct tern_selection_group *group = group_of(run, &run->problems[first], table);
     struct tern_between_point points[TERN_MAX_M];
-    size_t count = 0;
-    for (size_t m = 0; m < run->shapes.m_count; m++) {
-        const struct run_problem *p = &run->problems[first + m];
-        if (!p->done)
-            continue;
-        const int64_t rows = tile_rows(p->result.params);
-        points[count++] = (struct tern_between_point){.m = p->result.m,
-                                                      .tile = rows ? rows : p->result.m,
-                                                      .most = rows ? p->result.max_m : p->result.m,
-                                                      .us = p->result.us};
+    if (!group)
+        return;
+    struct tern_outlook *outlook = tern_outlook_open(times, table, group, NULL, run->gpu.sms);
+    struct answers answers = {outlook, group->rows[0]->layout};
+    for (size_t i = 0; i < group->count; i++)
+        points[i] = (struct tern_between_point){group->rows[i]->m, group->rows[i]->us};
+    add->count =
+        tern_between_choose(points, group->count, run->options.between_ratio, answer_us, &answers, add->sizes, TERN_MAX_M);
+    tern_outlook_free(outlook);
+}
+
+/* For every layer, by the winners of this run and what was tried besides. */
+static enum tern_status choose_all(const struct run *run, struct addition *adds, struct tern_error *err) {
+    struct tern_results rows = {0};
+    struct tern_times *times = NULL;
+    tern_run_results(run, &rows);
+    enum tern_status status = rows.count ? tern_times_load(run->options.db, run->gpu.name, &rows, &times, err) : TERN_OK;
+    if (status == TERN_OK && rows.count) {
+        struct tern_selection_table table = tern_selection_build(&rows);
+        for (size_t l = 0; l < run->problem_count / run->shapes.m_count; l++)
+            choose_sizes(run, times, &table, l * run->shapes.m_count, &adds[l]);
+        tern_selection_free(&table);
     }
-    add->count = tern_between_choose(points, count, run->options.between_ratio, add->sizes, TERN_MAX_M);
+    tern_times_free(times);
+    tern_results_free(&rows);
+    return status;
 }
 
 static bool has(const int64_t *sizes, size_t count, int64_t m) {
@@ -119,14 +145,13 @@ enum tern_status tern_run_between(struct run *run, size_t *added, struct tern_er
     const struct tern_shapes asked = run->shapes;
     const size_t layers = run->problem_count / asked.m_count;
     struct addition *adds = tern_alloc_zero(layers, sizeof *adds);
-    for (size_t l = 0; l < layers; l++)
-        choose_sizes(run, l * asked.m_count, &adds[l]);
+    enum tern_status status = choose_all(run, adds, err);
     merge(&run->shapes, adds, layers);
     *added = extend(run, &asked, adds);
     renumber(run, asked.m_count);
     free(adds);
-    if (*added == 0)
-        return TERN_OK;
+    if (status != TERN_OK || *added == 0)
+        return status;
     tern_log_note("%zu sizes between them, where an answer may take more than %.2f times as long as need be", *added,
                   run->options.between_ratio);
     return tern_run_fill_problems(run, err);
