@@ -25,17 +25,21 @@ struct tern_times {
     size_t count;
 };
 
+static struct time *append(struct list *list) {
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 64;
+        list->items = tern_realloc(list->items, list->capacity * sizeof *list->items);
+    }
+    return &list->items[list->count++];
+}
+
 /* Keeps what ran right; of repeated trials the newest, which comes last. */
 static int keep(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
     struct list *list = user;
     bool final = !strcmp(t->stage, "final");
     if (t->outcome != TERN_OUTCOME_OK || !(t->us > 0) || (!final && strcmp(t->stage, "screen")))
         return 0;
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 64;
-        list->items = tern_realloc(list->items, list->capacity * sizeof *list->items);
-    }
-    struct time *time = &list->items[list->count++];
+    struct time *time = append(list);
     *time = (struct time){.final = final, .us = t->us};
     tern_str_copy(time->template_name, sizeof time->template_name, b->template_name);
     tern_str_copy(time->template_hash, sizeof time->template_hash, b->template_hash);
@@ -61,6 +65,24 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
     }
     tern_store_close(store);
     return status;
+}
+
+struct tern_times *tern_times_of_rows(const struct tern_results *rows) {
+    struct tern_times *times = tern_alloc_zero(1, sizeof *times);
+    times->count = rows->count;
+    times->rows = tern_alloc_zero(rows->count, sizeof *times->rows);
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct tern_result *row = &rows->rows[i];
+        if (!row->template_name[0] || !(row->us > 0))
+            continue;
+        struct time *time = append(&times->rows[i]);
+        *time = (struct time){.final = true, .us = row->us};
+        tern_str_copy(time->template_name, sizeof time->template_name, row->template_name);
+        tern_str_copy(time->template_hash, sizeof time->template_hash, row->template_hash);
+        tern_str_copy(time->params, sizeof time->params, row->params);
+        tern_str_copy(time->policy, sizeof time->policy, row->policy);
+    }
+    return times;
 }
 
 void tern_times_free(struct tern_times *times) {

@@ -10,6 +10,8 @@ struct tern_times; /* one list of (candidate, stage, policy, us) a row */
 /* Reads the trials of every row's problem on devices of that gpu name. The caller frees with tern_times_free. */
 enum tern_status tern_times_load(const char *db, const char *gpu, const struct tern_results *rows, struct tern_times **times,
                                  struct tern_error *err);
+/* The times of the winners alone, each on its own problem: all that a release's text has. */
+struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
 /* The newest time of a row's kernel on the problem of rows[problem], on weights and by launches like that row's, from finals, else from

@@ -133,6 +133,37 @@ static enum tern_status renew(const struct run *run, struct resume *r, size_t pr
     return status;
 }
 
+struct recall {
+    const struct run *run;
+    struct run_problem *p;
+};
+
+/* A candidate's time of an earlier run: the searches of neighbouring problems hear of it. */
+static int recall_screen(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
+    const struct recall *r = user;
+    if (t->outcome != TERN_OUTCOME_OK || strcmp(t->stage, "screen") != 0 || strcmp(t->policy, tern_run_policy(r->run, r->p)) != 0)
+        return 0;
+    for (size_t e = 0; e < r->p->entry_count; e++) {
+        struct run_entry *entry = &r->p->entries[e];
+        const struct tern_store_build *own = &r->run->builds[entry->build].row;
+        if (strcmp(own->template_name, b->template_name) == 0 && strcmp(own->template_hash, b->template_hash) == 0 &&
+            strcmp(own->params, b->params) == 0) {
+            entry->outcome = TERN_OUTCOME_OK;
+            entry->screen_us = t->us;
+        }
+    }
+    return 0;
+}
+
+static enum tern_status recall_screens(const struct run *run, struct run_problem *p, struct tern_error *err) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    struct tern_store_problem problem = {.m = shape.m, .n = shape.n, .k = shape.k};
+    struct recall recall = {run, p};
+    tern_str_copy(problem.format, sizeof problem.format, shape.format->name);
+    tern_str_copy(problem.op, sizeof problem.op, tern_activation_op(run->type));
+    return tern_store_trials_each(run->store, run->gpu.name, &problem, recall_screen, &recall, err);
+}
+
 /* Takes over a stored winner if its final ran on such a device under this policy. */
 static enum tern_status take_over(struct run *run, struct resume *r, size_t problem, struct tern_error *err) {
     struct run_problem *p = &run->problems[problem];
@@ -163,7 +194,7 @@ static enum tern_status take_over(struct run *run, struct resume *r, size_t prob
     p->per_layout = tern_alloc(sizeof *p->per_layout);
     p->per_layout[0] = row;
     p->per_layout_count = 1;
-    return TERN_OK;
+    return recall_screens(run, p, err);
 }
 
 static void tell(const struct run *run, const struct resume *r) {
