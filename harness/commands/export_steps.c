@@ -84,8 +84,22 @@ void tern_outlook_free(struct tern_outlook *o) {
     free(o);
 }
 
-/* By the nearest sizes on both sides where it was tried; by one of them if the other is missing and it lies within half an octave.
- * NAN: nothing is expected. */
+static bool within_half_an_octave(int64_t a, int64_t b) {
+    return 2 * a <= 3 * b && 2 * b <= 3 * a;
+}
+
+/* At m, a launch of so many rounds, by what the kernel took at row i alone: less than half an octave away along the rounds; at any distance no longer than for more rows. */
+static double one_sided_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t m, int64_t rounds) {
+    const int64_t tried = o->group->rows[i]->m;
+    const double most = tried > m ? k->us[i] : INFINITY;
+    if (!within_half_an_octave(tried, m))
+        return most < INFINITY ? most : NAN;
+    if (rounds == k->rounds[i])
+        return k->us[i];
+    return fmin(most, DOUBT * k->us[i] * ((double)rounds + OVERHEAD_ROUNDS) / ((double)k->rounds[i] + OVERHEAD_ROUNDS));
+}
+
+/* By the nearest sizes on both sides where it was tried; by one of them if the other is missing. NAN: nothing is expected. */
 static double expected_us(const struct tern_outlook *o, const struct known *k, int64_t m) {
     const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->sms);
     size_t low = SIZE_MAX, high = SIZE_MAX;
@@ -104,14 +118,7 @@ static double expected_us(const struct tern_outlook *o, const struct known *k, i
         return span > 0 ? k->us[low] + (k->us[high] - k->us[low]) * fmin(fmax(part / span, 0), 1) : k->us[high];
     }
     const size_t one = high != SIZE_MAX ? high : low;
-    if (one == SIZE_MAX)
-        return NAN;
-    const int64_t tried = o->group->rows[one]->m;
-    if (2 * tried > 3 * m || 2 * m > 3 * tried)
-        return NAN;
-    if (rounds == k->rounds[one])
-        return k->us[one];
-    return DOUBT * k->us[one] * ((double)rounds + OVERHEAD_ROUNDS) / ((double)k->rounds[one] + OVERHEAD_ROUNDS);
+    return one != SIZE_MAX ? one_sided_us(o, k, one, m, rounds) : NAN;
 }
 
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us) {

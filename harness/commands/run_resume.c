@@ -141,7 +141,8 @@ struct recall {
 /* A candidate's time of an earlier run: the searches of neighbouring problems hear of it. */
 static int recall_screen(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
     const struct recall *r = user;
-    if (t->outcome != TERN_OUTCOME_OK || strcmp(t->stage, "screen") != 0 || strcmp(t->policy, tern_run_policy(r->run, r->p)) != 0)
+    if (t->outcome != TERN_OUTCOME_OK || strcmp(t->stage, "screen") != 0 ||
+        strcmp(t->policy, tern_run_policy(r->run, r->p)) != 0)
         return 0;
     for (size_t e = 0; e < r->p->entry_count; e++) {
         struct run_entry *entry = &r->p->entries[e];
