@@ -61,3 +61,16 @@ check "a wider bound needs fewer" exits 0 "1 sizes between them" "${job[@]}" --m
 check "the widest bound needs none" exits 0 "on h200-replay" "${job[@]}" --m 64,256 --between 10 --db "$work/n.db" --replay "$work/r.jsonl"
 check "and leaves the sizes asked for" same "$(sizes n.db)" "tail|64 256
 wide|64 256"
+
+# ---- a run that goes on from an earlier one hears of its trials: it asks much the same as one run over all sizes ----
+recording=$PWD/tests/fixtures/h200-qwen7b.jsonl.zst
+race=("$tune" --gpu h200 --shapes qwen7b --formats ternary-g128 --layers qkv --templates "imma-decode,mma-decode,mma-stream,mma-tile,simt-decode,wgmma-decode"
+    --cache "$work/cache" --replay "$recording")
+check "a race over three sizes" exits 0 "on h200-replay" "${race[@]}" --m 8,16,32 --db "$work/one.db"
+check "and over two" exits 0 "on h200-replay" "${race[@]}" --m 8,16 --db "$work/on.db"
+check "then the third" exits 0 "2 of 3 problems are done already" "${race[@]}" --m 8,16,32 --db "$work/on.db"
+for db in one on; do
+    query "$work/$db.db" "SELECT DISTINCT c.template, c.params FROM trial t JOIN problem p ON p.id = t.problem JOIN build b ON b.id = t.build
+        JOIN candidate c ON c.id = b.candidate WHERE p.m = 32 AND t.stage = 'screen'" | sort >"$work/$db.asked"
+done
+check "three of four questions are the same" at_least "$(($(comm -12 "$work/one.asked" "$work/on.asked" | wc -l) * 4))" "$(($(wc -l <"$work/one.asked") * 3))"
