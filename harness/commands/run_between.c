@@ -18,13 +18,16 @@ struct addition {
 /* What the table of the rows that there are answers for a layer. */
 struct answers {
     const struct tern_outlook *outlook;
-    const char *layout;
+    const struct tern_selection_group *group;
 };
 
 static double answer_us(void *user, int64_t m) {
     const struct answers *a = user;
     double us;
-    (void)tern_outlook_best(a->outlook, a->layout, m, &us);
+    size_t above = 0;
+    while (above + 1 < a->group->count && a->group->rows[above]->m < m)
+        above++;
+    (void)tern_outlook_best(a->outlook, a->group->rows[above]->layout, m, &us);
     return us;
 }
 
@@ -46,7 +49,7 @@ static void choose_sizes(const struct run *run, const struct tern_times *times, 
     if (!group)
         return;
     struct tern_outlook *outlook = tern_outlook_open(times, table, group, NULL, run->gpu.sms);
-    struct answers answers = {outlook, group->rows[0]->layout};
+    struct answers answers = {outlook, group};
     for (size_t i = 0; i < group->count; i++)
         points[i] = (struct tern_between_point){group->rows[i]->m, group->rows[i]->us};
     add->count =
