@@ -4,7 +4,8 @@ TERMINAL = ARG1; OUTPUT = ARG2; DATA = ARG3; TITLE = ARG4; CAPTION = ARG5; SERIE
 HERE = ARG0[1:strlen(ARG0) - strlen("heatmap.gp")]
 set datafile separator tab
 stats DATA skip 1 using 1:2 nooutput name "CELL"
-WIDTH = 1000
+WIDTH = 300 + int(48 * (1 + CELL_max_x)) # room for the number in each cell
+WIDTH = WIDTH < 1000 ? 1000 : WIDTH
 HEIGHT = 190 + int(38 * (1 - CELL_min_y))
 HEIGHT = HEIGHT < 360 ? 360 : HEIGHT # room for the colour bar
 load HERE . "words.gp"

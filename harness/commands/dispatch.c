@@ -220,6 +220,61 @@ out:
     return status;
 }
 
+/* ---- rounds ---- */
+
+#define SMS_ENOUGH (INT64_C(1) << 30) /* multiprocessors for any problem; products with it stay below 2^63 */
+
+struct tern_dispatch_grid {
+    struct tern_expr *axes[3]; /* NULL: 1 */
+    struct tern_format format;
+    struct bindings params;
+};
+
+enum tern_status tern_dispatch_grid_open(const struct tern_result *row, struct tern_dispatch_grid **grid,
+                                         struct tern_error *err) {
+    struct tern_dispatch_grid *g = tern_alloc_zero(1, sizeof *g);
+    enum tern_status status = tern_format_parse(row->format, &g->format, err);
+    if (!status)
+        status = bind_params(&g->params, row->params, err);
+    for (int i = 0; i < 3 && !status; i++)
+        if (row->grid[i][0])
+            status = tern_expr_parse(row->grid[i], &g->axes[i], err);
+    *grid = g;
+    return status;
+}
+
+void tern_dispatch_grid_free(struct tern_dispatch_grid *grid) {
+    if (!grid)
+        return;
+    for (int i = 0; i < 3; i++)
+        tern_expr_free(grid->axes[i]);
+    tern_strs_free(&grid->params.words);
+    free(grid);
+}
+
+/* Blocks of the launch on so many multiprocessors; 0 where there is none. */
+static int64_t blocks_on(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms) {
+    struct bindings b = grid->params; /* the words stay the grid's */
+    int64_t blocks = 1;
+    if (bind_problem(&b, &grid->format, m, n, k, sms, NULL))
+        return 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t count = 1;
+        if (grid->axes[i] && tern_expr_eval(grid->axes[i], b.items, b.count, &count, NULL))
+            return 0;
+        if (count <= 0 || count > SMS_ENOUGH || blocks > SMS_ENOUGH)
+            return 0;
+        blocks *= count;
+    }
+    return blocks;
+}
+
+int64_t tern_dispatch_rounds(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms) {
+    const int64_t there = blocks_on(grid, m, n, k, sms), wanted = blocks_on(grid, m, n, k, SMS_ENOUGH);
+    const int64_t at_once = there < sms ? there : sms;
+    return at_once > 0 ? (wanted + at_once - 1) / at_once : 0;
+}
+
 /* The twin of tern_takes_ in tern/dispatch_select.h. An expression that fails (overflow) does not fit. */
 bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem) {
     const struct tern_dispatch_limits *device = limits;

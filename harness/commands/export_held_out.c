@@ -12,8 +12,7 @@
 struct trial {
     const struct tern_times *times;
     const struct tern_results *rows;
-    tern_selection_fits *fits;
-    void *user;
+    struct tern_dispatch_limits *limits;
     struct tern_export_regret *near, *far; /* judged by the match of the answer: default is far, all else near */
 };
 
@@ -22,7 +21,7 @@ static void ask(struct trial *t, const struct tern_selection_table *table, size_
     const struct tern_result *row = &t->rows->rows[index];
     const struct tern_selection_problem problem = {row->op, row->format, row->m, row->n, row->k};
     bool bounded = false;
-    const struct tern_selection_answer answer = tern_selection_ask(table, &problem, t->fits, t->user);
+    const struct tern_selection_answer answer = tern_selection_ask(table, &problem, tern_dispatch_fits, t->limits);
     double regret =
         answer.row ? tern_times_regret(t->times, t->rows, index, (size_t)(answer.kernel - table->results->rows), &bounded)
                    : NAN;
@@ -53,15 +52,14 @@ static void leave_out(struct trial *t, const bool *out) {
             kept.rows[i].template_name[0] = 0;
     }
     struct tern_selection_table table = tern_selection_build(&kept);
-    const struct tern_result **below = tern_alloc_zero(kept.count, sizeof *below);
-    tern_times_between(t->times, &table, NULL, below);
-    table.below = below;
+    struct tern_selection_steps *steps = tern_times_steps(t->times, &table, NULL, t->limits->sms);
+    table.steps = steps;
     for (size_t i = 0; i < t->rows->count; i++)
         if (out[i] && t->rows->rows[i].template_name[0])
             ask(t, &table, i);
+    tern_times_steps_free(steps, kept.count);
     tern_selection_free(&table);
     tern_results_free(&kept);
-    free(below);
 }
 
 static void finish(struct tern_export_regret *r) {
@@ -125,7 +123,7 @@ static void leave_out_shapes(struct trial *t, bool *out) {
 }
 
 enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,
-                                     tern_selection_fits *fits, void *user,
+                                     struct tern_dispatch_limits *limits,
                                      struct tern_export_regret regrets[TERN_EXPORT_REGRETS], struct tern_error *err) {
     static const char *const kinds[] = {"m", "shape-near", "shape-default"};
     bool *out = tern_alloc_zero(rows->count, sizeof *out);
@@ -136,8 +134,8 @@ enum tern_status tern_times_held_out(const struct tern_times *times, const struc
                       : strcmp(list, "all") ? list
                                             : "each M in turn");
     }
-    struct trial m = {times, rows, fits, user, &regrets[0], &regrets[0]};
-    struct trial shape = {times, rows, fits, user, &regrets[1], &regrets[2]};
+    struct trial m = {times, rows, limits, &regrets[0], &regrets[0]};
+    struct trial shape = {times, rows, limits, &regrets[1], &regrets[2]};
     enum tern_status status = leave_out_m(&m, list, out, err);
     if (!status)
         leave_out_shapes(&shape, out);

@@ -66,19 +66,22 @@ static enum tern_status use_times(const struct tern_export_options *o, struct te
                                   struct tern_error *err) {
     struct tern_times *times = NULL;
     struct tern_dispatch_limits limits = {s->gpu.sms, s->gpu.smem_block_bytes};
-    enum tern_status status = tern_times_load(o->db, s->gpu.name, &s->rows, &times, err);
+    enum tern_status status = TERN_OK;
+    if (o->release)
+        times = tern_times_of_rows(&s->rows);
+    else
+        status = tern_times_load(o->db, s->gpu.name, &s->rows, &times, err);
     if (!status && o->max_slowdown > 1.0) {
         s->stand_ins = tern_alloc_zero(s->rows.count, sizeof *s->stand_ins);
         tern_times_cover(times, &s->rows, o->max_slowdown, s->stand_ins);
     }
     if (!status) {
         struct tern_selection_table table = tern_selection_build(&s->rows);
-        s->below = tern_alloc_zero(s->rows.count, sizeof *s->below);
-        tern_times_between(times, &table, s->stand_ins, s->below);
+        s->steps = tern_times_steps(times, &table, s->stand_ins, limits.sms);
         tern_selection_free(&table);
     }
     if (!status && o->held_out)
-        status = tern_times_held_out(times, &s->rows, o->held_out, tern_dispatch_fits, &limits, s->regrets, err);
+        status = tern_times_held_out(times, &s->rows, o->held_out, &limits, s->regrets, err);
     tern_times_free(times);
     return status;
 }
@@ -112,13 +115,13 @@ enum tern_status tern_export_source_prepare(const struct tern_export_options *o,
     for (size_t i = 0; i < source->rows.count && !status; i++)
         if (source->rows.rows[i].template_name[0])
             status = tern_dispatch_launch(&source->rows.rows[i], &source->launches[i], err);
-    if (!status && o->release) { /* its text has the times of winners only */
+    if (!status && o->release) {
         tern_str_copy(source->device_name, sizeof source->device_name, source->rows.rows[0].device);
         tern_str_copy(source->driver, sizeof source->driver, source->rows.rows[0].driver);
-        return read_nvrtc(source, err);
-    }
-    if (!status)
+        status = read_nvrtc(source, err);
+    } else if (!status) {
         status = read_origin(o->db, source, err);
+    }
     return status ? status : use_times(o, source, err);
 }
 
@@ -127,7 +130,7 @@ void tern_export_source_release(struct tern_export_source *source) {
         tern_export_launch_free(&source->launches[i]);
     free(source->launches);
     free(source->stand_ins);
-    free(source->below);
+    tern_times_steps_free(source->steps, source->rows.count);
 }
 
 void tern_export_source_free(struct tern_export_source *source) {
@@ -140,7 +143,7 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
     return (struct tern_export_gpu){.results = &s->rows,
                                     .launches = s->launches,
                                     .stand_ins = s->stand_ins,
-                                    .below = s->below,
+                                    .steps = s->steps,
                                     .title = s->gpu.title,
                                     .devices = s->devices,
                                     .cc = s->gpu.cc,

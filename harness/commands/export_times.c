@@ -25,17 +25,21 @@ struct tern_times {
     size_t count;
 };
 
+static struct time *append(struct list *list) {
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 64;
+        list->items = tern_realloc(list->items, list->capacity * sizeof *list->items);
+    }
+    return &list->items[list->count++];
+}
+
 /* Keeps what ran right; of repeated trials the newest, which comes last. */
 static int keep(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
     struct list *list = user;
     bool final = !strcmp(t->stage, "final");
     if (t->outcome != TERN_OUTCOME_OK || !(t->us > 0) || (!final && strcmp(t->stage, "screen")))
         return 0;
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 64;
-        list->items = tern_realloc(list->items, list->capacity * sizeof *list->items);
-    }
-    struct time *time = &list->items[list->count++];
+    struct time *time = append(list);
     *time = (struct time){.final = final, .us = t->us};
     tern_str_copy(time->template_name, sizeof time->template_name, b->template_name);
     tern_str_copy(time->template_hash, sizeof time->template_hash, b->template_hash);
@@ -63,6 +67,24 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
     return status;
 }
 
+struct tern_times *tern_times_of_rows(const struct tern_results *rows) {
+    struct tern_times *times = tern_alloc_zero(1, sizeof *times);
+    times->count = rows->count;
+    times->rows = tern_alloc_zero(rows->count, sizeof *times->rows);
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct tern_result *row = &rows->rows[i];
+        if (!row->template_name[0] || !(row->us > 0))
+            continue;
+        struct time *time = append(&times->rows[i]);
+        *time = (struct time){.final = true, .us = row->us};
+        tern_str_copy(time->template_name, sizeof time->template_name, row->template_name);
+        tern_str_copy(time->template_hash, sizeof time->template_hash, row->template_hash);
+        tern_str_copy(time->params, sizeof time->params, row->params);
+        tern_str_copy(time->policy, sizeof time->policy, row->policy);
+    }
+    return times;
+}
+
 void tern_times_free(struct tern_times *times) {
     if (!times)
         return;
@@ -84,6 +106,23 @@ static const struct time *find(const struct list *list, const struct tern_result
             (!policy || !strcmp(policy, list->items[i].policy)))
             return &list->items[i];
     return NULL;
+}
+
+/* Policy and model name weights and launches alike, but for the first sign of the launches. */
+static bool same_conditions(const char *policy, const char *shapes) {
+    const char *a = tern_conditions(policy), *b = tern_conditions(shapes);
+    return *a && *b ? !strcmp(a + 1, b + 1) : !*a && !*b;
+}
+
+double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,
+                     const struct tern_result *kernel) {
+    const struct list *list = &times->rows[problem];
+    for (int final = 1; final >= 0; final--)
+        for (size_t i = list->count; i-- > 0;)
+            if (list->items[i].final == final && is_of(&list->items[i], kernel) &&
+                same_conditions(list->items[i].policy, rows->rows[problem].shapes))
+                return list->items[i].us;
+    return NAN;
 }
 
 double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
@@ -171,53 +210,4 @@ void tern_times_cover(const struct tern_times *times, const struct tern_results 
     }
     free(c.slowdown);
     free(c.served);
-}
-
-/* ---- sizes between two tuned M ---- */
-
-/* Whether an entry of the table is served by this row's kernel: only such kernels are exported. */
-static const struct tern_result *served_by(const struct tern_result *row, const struct tern_results *rows,
-                                           const struct tern_export_stand_in *stand_ins) {
-    const struct tern_export_stand_in *other = stand_ins ? &stand_ins[row - rows->rows] : NULL;
-    return other && other->kernel ? other->kernel : row;
-}
-
-/* Product of the kernel's times at both problems over their winners'; NAN unless it can serve and was tried at both. */
-static double product(const struct tern_times *times, const struct tern_results *rows, const struct tern_result *kernel,
-                      const struct tern_result *low, const struct tern_result *high) {
-    if (!may_serve(kernel, low) || !may_serve(kernel, high))
-        return NAN;
-    return tern_times_ratio(times, (size_t)(low - rows->rows), kernel, low) *
-           tern_times_ratio(times, (size_t)(high - rows->rows), kernel, high);
-}
-
-static const struct tern_result *best_between(const struct tern_times *times, const struct tern_selection_table *table,
-                                              const struct tern_export_stand_in *stand_ins, const struct tern_result *low,
-                                              const struct tern_result *high) {
-    const struct tern_results *rows = table->results;
-    const struct tern_result *best = NULL;
-    double least = INFINITY;
-    for (size_t g = 0; g < table->count; g++)
-        for (size_t i = 0; i < table->groups[g].count; i++) {
-            const struct tern_result *kernel = served_by(table->groups[g].rows[i], rows, stand_ins);
-            double p = product(times, rows, kernel, low, high);
-            if (p < least) { /* the first of equals: groups are sorted */
-                least = p;
-                best = kernel;
-            }
-        }
-    /* In the middle it takes sqrt(least * low * high), the winner of the larger M at most its own time. */
-    bool tried = isfinite(tern_times_ratio(times, (size_t)(low - rows->rows), high, low));
-    return best && !tried && !(least * low->us < high->us) ? NULL : best;
-}
-
-void tern_times_between(const struct tern_times *times, const struct tern_selection_table *table,
-                        const struct tern_export_stand_in *stand_ins, const struct tern_result **below) {
-    for (size_t i = 0; i < table->results->count; i++)
-        below[i] = NULL;
-    for (size_t g = 0; g < table->count; g++)
-        for (size_t i = 1; i < table->groups[g].count; i++) {
-            const struct tern_result *low = table->groups[g].rows[i - 1], *high = table->groups[g].rows[i];
-            below[high - table->results->rows] = best_between(times, table, stand_ins, low, high);
-        }
 }

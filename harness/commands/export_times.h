@@ -3,15 +3,21 @@
 #ifndef TERN_COMMANDS_EXPORT_TIMES_H
 #define TERN_COMMANDS_EXPORT_TIMES_H
 
-#include "output/export.h"
+#include "commands/dispatch.h"
 
 struct tern_times; /* one list of (candidate, stage, policy, us) a row */
 
 /* Reads the trials of every row's problem on devices of that gpu name. The caller frees with tern_times_free. */
 enum tern_status tern_times_load(const char *db, const char *gpu, const struct tern_results *rows, struct tern_times **times,
                                  struct tern_error *err);
+/* The times of the winners alone, each on its own problem: all that a release's text has. */
+struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
+/* The newest time of a row's kernel on the problem of rows[problem], on weights and by launches like that row's, from finals, else from
+ * screens; NAN if it was not tried. */
+double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,
+                     const struct tern_result *kernel);
 /* On the problem of rows[problem]: time of the kernel of row a over that of row b, both from finals, else both from
  * screens; NAN if no stage has both. */
 double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
@@ -27,16 +33,25 @@ double tern_times_regret(const struct tern_times *times, const struct tern_resul
 void tern_times_cover(const struct tern_times *times, const struct tern_results *rows, double max_slowdown,
                       struct tern_export_stand_in *stand_ins);
 
-/* For each row that has a next smaller M in its group: the kernel with the smallest product of times at both, among those that
- * serve some row and that ran at both; NULL where there is none, or where the row's own winner, never tried at the smaller M,
- * takes no longer than that by its time at the larger. Fills below[rows->count]; stand_ins may be NULL. */
-void tern_times_between(const struct tern_times *times, const struct tern_selection_table *table,
-                        const struct tern_export_stand_in *stand_ins, const struct tern_result **below);
+/* export_steps.c: what the kernels of a table are expected to take on one (op, format, N, K) of it, at any M. */
+struct tern_outlook;
+/* stand_ins may be NULL. All that is given must outlive it; the caller frees with tern_outlook_free. */
+struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
+                                       const struct tern_selection_group *group,
+                                       const struct tern_export_stand_in *stand_ins, int64_t sms);
+void tern_outlook_free(struct tern_outlook *o);
+/* The kernel that is expected to be the fastest at m of those that read this layout; NULL, and INFINITY, where nothing is known. */
+const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
+
+/* Steps between the rows of each group, one list a row: the caller sets them in the table and frees them. stand_ins may be NULL. */
+struct tern_selection_steps *tern_times_steps(const struct tern_times *times, const struct tern_selection_table *table,
+                                              const struct tern_export_stand_in *stand_ins, int64_t sms);
+void tern_times_steps_free(struct tern_selection_steps *steps, size_t count);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and
  * asks the selection for what was left out. Fills regrets: by M, and by shape where the nearest was near, or far. TERN_USAGE: a bad list, or one that leaves out nothing. */
 enum tern_status tern_times_held_out(const struct tern_times *times, const struct tern_results *rows, const char *list,
-                                     tern_selection_fits *fits, void *user,
+                                     struct tern_dispatch_limits *limits,
                                      struct tern_export_regret regrets[TERN_EXPORT_REGRETS], struct tern_error *err);
 
 #endif

@@ -37,6 +37,14 @@
              0},                                                                                                              \
             {"layers", 'l', TERN_OPTION_TEXT, &(o)->layers, "LIST", "only these layers", 0, 0},                               \
             {"m", 'm', TERN_OPTION_TEXT, &(o)->m, "LIST", "only these batch sizes (any M >= 1)", 0, 0},                       \
+            {"between",                                                                                                       \
+             0,                                                                                                               \
+             TERN_OPTION_TEXT,                                                                                                \
+             &(o)->between,                                                                                                   \
+             "RATIO",                                                                                                         \
+             "tune sizes between as well, where an answer may take RATIO times as long as need be, e.g. 1.1",                 \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},               \
             {"budget",                                                                                                        \
              'b',                                                                                                             \
@@ -164,6 +172,10 @@ static enum tern_status parse(int argc, char **argv, struct run_options *o, stru
         tern_error_hint(err, "there are race, model, random and exhaustive");
         return TERN_USAGE;
     }
+    if (o->between &&
+        !(tern_str_parse_double(o->between, &o->between_ratio) && o->between_ratio > 1.0 && o->between_ratio <= 10.0))
+        return tern_error_set(err, TERN_USAGE, "--between takes a ratio above 1, up to 10, such as 1.1, not '%s'",
+                              o->between);
     if (strcmp(o->launch, "plain") != 0 && strcmp(o->launch, "dependent") != 0)
         return tern_error_set(err, TERN_USAGE, "--launch: plain or dependent, not '%s'", o->launch);
     return tern_run_replay_options(o, err);
@@ -177,6 +189,8 @@ static void banner(const struct run *run) {
         return;
     tern_log_warn(NULL, "nothing is measured: %s", run->why_planned);
     tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
+    if (run->options.between)
+        tern_log_note("  --between adds no sizes: they are chosen by measured times");
     tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
     tern_log_note("  ./tune --gpu %s %s %s%s%s%s", run->options.gpu, run->options.weights ? "--weights" : "--shapes",
                   run->options.weights ? run->options.weights : run->options.shapes, run->type ? " --activations " : "",
@@ -185,20 +199,22 @@ static void banner(const struct run *run) {
 
 /* 1 when a selected problem ended without a winner. */
 static enum tern_status judge(const struct run *run, struct tern_error *err) {
-    size_t missing = 0;
+    size_t missing = 0, wanted = 0;
     const struct run_problem *first = NULL;
-    for (size_t i = 0; i < run->problem_count; i++)
-        if (!run->problems[i].done) {
+    for (size_t i = 0; i < run->problem_count; i++) {
+        wanted += !run->problems[i].left_out;
+        if (!run->problems[i].done && !run->problems[i].left_out) {
             missing++;
             first = first ? first : &run->problems[i];
         }
+    }
     if (missing == 0)
         return TERN_OK;
     if (tern_interrupted())
         return tern_error_set(err, TERN_FAILED, "interrupted: %zu of %zu problems are left; the same command goes on",
-                              missing, run->problem_count);
-    tern_error_set(err, TERN_FAILED, "%zu of %zu problems have no right candidate; first: %s %s M=%lld", missing,
-                   run->problem_count, run->shapes.formats[first->format].name, run->shapes.layers[first->layer].name,
+                              missing, wanted);
+    tern_error_set(err, TERN_FAILED, "%zu of %zu problems have no right candidate; first: %s %s M=%lld", missing, wanted,
+                   run->shapes.formats[first->format].name, run->shapes.layers[first->layer].name,
                    (long long)run->shapes.m[first->m]);
     tern_error_hint(err, "`tune show` lists outcomes; a longer --budget tries more candidates");
     return TERN_FAILED;
@@ -246,6 +262,16 @@ static void print(const struct run *run) {
                       (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);
 }
 
+/* Sizes between those asked for come last: they are chosen by what won. */
+static enum tern_status measure(struct run *run, struct tern_error *err) {
+    size_t added = 0;
+    enum tern_status status = tern_run_measure(run, err);
+    if (status != TERN_OK || !(run->options.between_ratio > 0) || tern_interrupted())
+        return status;
+    status = tern_run_between(run, &added, err);
+    return status == TERN_OK && added > 0 ? tern_run_measure(run, err) : status;
+}
+
 static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {
     struct run run;
     memset(&run, 0, sizeof run);
@@ -261,7 +287,7 @@ static enum tern_status run_command(int argc, char **argv, struct tern_error *er
     banner(&run);
     status = tern_run_candidates(&run, err);
     if (status == TERN_OK)
-        status = run.measured ? tern_run_measure(&run, err) : tern_run_plan(&run, err);
+        status = run.measured ? measure(&run, err) : tern_run_plan(&run, err);
     tern_log_progress("%s", "");
     if (status == TERN_OK)
         status = tern_run_promote(&run, err);

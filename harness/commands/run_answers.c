@@ -45,22 +45,21 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
         status = tern_times_load(run->options.db, run->gpu.name, &rows, &times, err);
     if (status == TERN_OK && rows.count > 0) {
         struct tern_selection_table table = tern_selection_build(&rows);
-        const struct tern_result **below = tern_alloc_zero(rows.count, sizeof *below);
-        tern_times_between(times, &table, NULL, below);
-        table.below = below;
+        struct tern_selection_steps *steps = tern_times_steps(times, &table, NULL, limits.sms);
+        table.steps = steps;
         for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
             struct run_problem *p = &run->problems[i];
             const struct tern_problem_shape shape = tern_run_shape(run, p);
             const struct tern_selection_problem problem = {tern_activation_op(shape.type), shape.format->name, shape.m,
                                                            shape.n, shape.k};
-            if (p->incumbent)
+            if (p->incumbent || p->done || p->left_out)
                 continue;
             const struct tern_selection_answer answer = tern_selection_ask(&table, &problem, tern_dispatch_fits, &limits);
             if (answer.row)
                 status = make_incumbent(run, p, answer.kernel, err);
         }
+        tern_times_steps_free(steps, rows.count);
         tern_selection_free(&table);
-        free(below);
     }
     tern_times_free(times);
     tern_results_free(&rows);

@@ -241,30 +241,35 @@ static enum tern_status fill_problem(struct run *run, struct run_problem *p, con
     return status;
 }
 
-enum tern_status tern_run_candidates(struct run *run, struct tern_error *err) {
-    const struct tern_shapes *s = &run->shapes;
+enum tern_status tern_run_fill_problems(struct run *run, struct tern_error *err) {
     enum tern_status status = TERN_OK;
     struct source_identity *ids = tern_alloc_zero(run->template_count, sizeof *ids);
+    size_t problems = 0, entries = 0;
     for (size_t t = 0; t < run->template_count && status == TERN_OK; t++)
         status = identify(&run->templates[t], &ids[t], err);
+    for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
+        struct run_problem *p = &run->problems[i];
+        if (p->id == 0 && !p->left_out)
+            status = fill_problem(run, p, ids, err);
+        problems += !p->left_out;
+        entries += p->entry_count;
+    }
+    free(ids);
+    if (status == TERN_OK)
+        tern_log_note("%zu problems, %zu candidates of %zu templates, %zu trials possible", problems, run->build_count,
+                      run->template_count, entries);
+    return status;
+}
+
+enum tern_status tern_run_candidates(struct run *run, struct tern_error *err) {
+    const struct tern_shapes *s = &run->shapes;
     run->problem_count = s->format_count * s->layer_count * s->m_count;
     run->problems = tern_alloc_zero(run->problem_count, sizeof *run->problems);
-    size_t at = 0;
-    for (size_t f = 0; f < s->format_count && status == TERN_OK; f++)
-        for (size_t l = 0; l < s->layer_count && status == TERN_OK; l++)
-            for (size_t m = 0; m < s->m_count && status == TERN_OK; m++) {
-                struct run_problem *p = &run->problems[at++];
-                p->format = f;
-                p->layer = l;
-                p->m = m;
-                status = fill_problem(run, p, ids, err);
-            }
-    free(ids);
-    size_t entries = 0;
-    for (size_t i = 0; i < run->problem_count; i++)
-        entries += run->problems[i].entry_count;
-    if (status == TERN_OK)
-        tern_log_note("%zu problems, %zu candidates of %zu templates, %zu trials possible", run->problem_count,
-                      run->build_count, run->template_count, entries);
-    return status;
+    for (size_t i = 0; i < run->problem_count; i++) {
+        struct run_problem *p = &run->problems[i];
+        p->format = i / s->m_count / s->layer_count;
+        p->layer = i / s->m_count % s->layer_count;
+        p->m = i % s->m_count;
+    }
+    return tern_run_fill_problems(run, err);
 }

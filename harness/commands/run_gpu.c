@@ -25,7 +25,7 @@ static size_t first_of(const struct run *run, const struct run_problem *p) {
 static int64_t largest_m(const struct run *run, size_t first) {
     int64_t largest = 1;
     for (size_t m = 0; m < run->shapes.m_count; m++)
-        if (!run->problems[first + m].done && run->shapes.m[m] > largest)
+        if (!run->problems[first + m].done && !run->problems[first + m].left_out && run->shapes.m[m] > largest)
             largest = run->shapes.m[m];
     return largest;
 }

@@ -14,6 +14,7 @@
  *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: resume, compile, then screening and finals of each problem
+ *   run_between.c     a GPU: the sizes between those asked for that are tuned as well (--between)
  *   run_screen.c      a GPU: check, verify and time candidates as the search asks for them
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
  *   run_plan.c        no GPU: rank by cost model, check on the emulator
@@ -66,8 +67,10 @@ struct run_options {
     const char *strategy;
     const char *launch; /* "plain" or "dependent" */
     const char *device; /* ordinals, or "all" */
-    double budget_s;    /* 0: the mode's default */
-    double timeout_s;   /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
+    const char *between;
+    double between_ratio; /* of `between`; 0: none is added to the sizes asked for */
+    double budget_s;      /* 0: the mode's default */
+    double timeout_s;     /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
     bool no_device;                  /* none is looked for */
@@ -107,6 +110,7 @@ struct run_problem {
     size_t incumbent;          /* 1 + index in run.builds of the last winner's candidate as of today, or of what the stored
                                      * winners answer for a problem that has none; 0: none */
     double search_gap;         /* see tern_search_gap */
+    bool left_out;             /* no size of this layer: other layers are tuned at it (--between) */
     bool done;                 /* a result exists, from this run or resumed */
     struct tern_result result; /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
@@ -178,6 +182,7 @@ struct run {
     struct tern_exclusions exclusions;
     int64_t outcomes[TERN_OUTCOME_COUNT];    /* of this run's trials */
     int64_t start_ns, tune_ns;               /* since when it runs, and tunes problems */
+    int64_t end_ns;                          /* of the budget; 0: no problem was tuned yet */
     size_t resumed;                          /* problems that were done before that */
     int64_t finals_judged, finals_unsettled; /* finals, and those whose medians stayed noisier than wanted */
     /* Time that the run had its devices for trials, all of them together, and what workers say it went into. */
@@ -222,6 +227,8 @@ double tern_run_timeout_s(const struct run *run, double default_s);
 
 /* run_candidates.c */
 enum tern_status tern_run_candidates(struct run *run, struct tern_error *err);
+/* Its second half: the candidates of the problems that have none yet. */
+enum tern_status tern_run_fill_problems(struct run *run, struct tern_error *err);
 /* Policy of the trials, finals and baselines of a problem, and of checks. */
 const char *tern_run_policy(const struct run *run, const struct run_problem *p);
 const char *tern_run_check_policy(const struct run *run);
@@ -249,6 +256,10 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
 enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
+
+/* run_between.c: behind tern_run_measure, adds the sizes that --between asks for to the problems. *added: how many problems. Nothing
+ * points into the problems from before. */
+enum tern_status tern_run_between(struct run *run, size_t *added, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker of a device that survive its death. */
 json_t *tern_run_gpu_hello_request(const struct run_gpu *gpu);

@@ -73,22 +73,34 @@ static enum tern_status tune_problem(struct run *run, struct run_problem *p, dou
     return status == TERN_OK && !tern_interrupted() ? tern_run_final(run, p, err) : status;
 }
 
+/* Seconds that are left of the budget, which begins with the first problem. A replay has no clock. */
+static double budget_left_s(struct run *run) {
+    const double budget_s = run->options.budget_s > 0 ? run->options.budget_s : DEFAULT_BUDGET_S;
+    if (run->options.replay)
+        return run->options.budget_s > 0 ? budget_s : (double)INFINITY;
+    if (run->end_ns == 0)
+        run->end_ns = run->tune_ns + (int64_t)(budget_s * 1e9);
+    return fmax((double)(run->end_ns - run->tune_ns) * 1e-9, 0);
+}
+
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err) {
     size_t left = 0;
     enum tern_status status = tern_run_resume(run, &run->resumed, err);
     for (size_t i = 0; i < run->problem_count; i++) {
-        templates_in_turn(run, &run->problems[i]);
-        defaults_first(run, &run->problems[i]);
-        left += !run->problems[i].done;
+        struct run_problem *p = &run->problems[i];
+        if (p->done || p->left_out)
+            continue;
+        templates_in_turn(run, p);
+        defaults_first(run, p);
+        left++;
     }
-    if (run->resumed > 0)
-        tern_log_note("%zu of %zu problems are done already", run->resumed, run->problem_count);
+    if (run->resumed > 0 && run->tune_ns == 0)
+        tern_log_note("%zu of %zu problems are done already", run->resumed, run->resumed + left);
     if (status == TERN_OK)
         status = compile_needed(run, err);
-    memset(run->seconds, 0, sizeof run->seconds); /* of calibrating */
+    if (run->tune_ns == 0)
+        memset(run->seconds, 0, sizeof run->seconds); /* of calibrating */
     run->tune_ns = tern_clock_now_ns();
-    double budget_s = run->options.replay ? (double)INFINITY : DEFAULT_BUDGET_S;
-    if (run->options.budget_s > 0)
-        budget_s = run->options.budget_s;
+    const double budget_s = budget_left_s(run);
     return status == TERN_OK && left > 0 ? tern_run_share(run, tune_problem, budget_s, err) : status;
 }

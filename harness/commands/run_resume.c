@@ -76,6 +76,9 @@ static enum tern_status find_candidates(struct run *run, struct resume *r, struc
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
         bool open = false;
+        r->build[i] = NONE;
+        if (run->problems[i].done || run->problems[i].left_out)
+            continue;
         r->winner[i] = stored_winner(run, &run->problems[i], &r->rows);
         r->build[i] = r->winner[i] ? find_build(run, &run->problems[i], r->winner[i]) : NONE;
         if (r->winner[i])
@@ -130,6 +133,38 @@ static enum tern_status renew(const struct run *run, struct resume *r, size_t pr
     return status;
 }
 
+struct recall {
+    const struct run *run;
+    struct run_problem *p;
+};
+
+/* A candidate's time of an earlier run: the searches of neighbouring problems hear of it. */
+static int recall_screen(void *user, const struct tern_store_trial *t, const struct tern_store_build *b) {
+    const struct recall *r = user;
+    if (t->outcome != TERN_OUTCOME_OK || strcmp(t->stage, "screen") != 0 ||
+        strcmp(t->policy, tern_run_policy(r->run, r->p)) != 0)
+        return 0;
+    for (size_t e = 0; e < r->p->entry_count; e++) {
+        struct run_entry *entry = &r->p->entries[e];
+        const struct tern_store_build *own = &r->run->builds[entry->build].row;
+        if (strcmp(own->template_name, b->template_name) == 0 && strcmp(own->template_hash, b->template_hash) == 0 &&
+            strcmp(own->params, b->params) == 0) {
+            entry->outcome = TERN_OUTCOME_OK;
+            entry->screen_us = t->us;
+        }
+    }
+    return 0;
+}
+
+static enum tern_status recall_screens(const struct run *run, struct run_problem *p, struct tern_error *err) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    struct tern_store_problem problem = {.m = shape.m, .n = shape.n, .k = shape.k};
+    struct recall recall = {run, p};
+    tern_str_copy(problem.format, sizeof problem.format, shape.format->name);
+    tern_str_copy(problem.op, sizeof problem.op, tern_activation_op(run->type));
+    return tern_store_trials_each(run->store, run->gpu.name, &problem, recall_screen, &recall, err);
+}
+
 /* Takes over a stored winner if its final ran on such a device under this policy. */
 static enum tern_status take_over(struct run *run, struct resume *r, size_t problem, struct tern_error *err) {
     struct run_problem *p = &run->problems[problem];
@@ -160,7 +195,7 @@ static enum tern_status take_over(struct run *run, struct resume *r, size_t prob
     p->per_layout = tern_alloc(sizeof *p->per_layout);
     p->per_layout[0] = row;
     p->per_layout_count = 1;
-    return TERN_OK;
+    return recall_screens(run, p, err);
 }
 
 static void tell(const struct run *run, const struct resume *r) {
@@ -183,6 +218,7 @@ enum tern_status tern_run_resume(struct run *run, size_t *resumed, struct tern_e
     struct resume r = {0};
     r.winner = tern_alloc_zero(run->problem_count + 1, sizeof(const struct tern_result *));
     r.build = tern_alloc((run->problem_count + 1) * sizeof *r.build);
+    *resumed = 0;
     enum tern_status status = tern_store_winners(run->store, run->gpu.name, run->shapes.name, &r.rows, err);
     if (status == TERN_OK)
         status = find_candidates(run, &r, err);

@@ -63,15 +63,20 @@ static void hear_neighbour(struct screening *s, size_t number, const struct run_
     }
 }
 
-/* Lower M of this layer, nearest first, then this M of the layers before it, then of this layer in other formats. What is not
- * done yet tells nothing. */
+/* Lower M of this layer, nearest first, and the next larger one, then this M of the layers before it, then of this layer in other
+ * formats. What is not done yet tells nothing. */
 static void hear_neighbours(struct screening *s) {
     const struct run *run = s->run;
     const size_t ms = run->shapes.m_count, of_format = run->shapes.layer_count * ms;
-    const struct run_problem *p = s->p;
+    const struct run_problem *p = s->p, *next = p + 1;
     size_t number = 0;
-    for (size_t m = 1; m <= p->m && m <= NEIGHBOURS / 2; m++)
-        hear_neighbour(s, number++, p - m);
+    for (size_t m = 1; m <= p->m && number < NEIGHBOURS / 2; m++)
+        if (!(p - m)->left_out)
+            hear_neighbour(s, number++, p - m);
+    while (next < p + ms - p->m && next->left_out)
+        next++;
+    if (next < p + ms - p->m)
+        hear_neighbour(s, number++, next);
     for (size_t layer = 1; layer <= p->layer && number < NEIGHBOURS; layer++)
         hear_neighbour(s, number++, p - layer * ms);
     for (size_t i = (size_t)(p - run->problems) % of_format; i < run->problem_count; i += of_format)
@@ -324,14 +329,15 @@ static void tell_progress(const struct screening *s, const struct attempt *last)
     tern_str_format(what, sizeof what, "%s %s M=%lld", run->shapes.formats[s->p->format].name,
                     run->shapes.layers[s->p->layer].name, (long long)run->shapes.m[s->p->m]);
     struct tern_progress progress = {.what = what,
-                                     .total = run->problem_count,
                                      .before = run->resumed,
                                      .elapsed_s = (double)(tern_clock_now_ns() - run->tune_ns) * 1e-9,
                                      .outcomes = run->outcomes,
                                      .best_us = tern_search_best(s->search),
                                      .sm_mhz = last->trial.sm_mhz};
-    for (size_t i = 0; i < run->problem_count; i++)
+    for (size_t i = 0; i < run->problem_count; i++) {
+        progress.total += !run->problems[i].left_out;
         progress.done += run->problems[i].done;
+    }
     tern_progress_line(&progress, line);
     tern_log_progress("%s", line);
 }

@@ -15,7 +15,7 @@
 /* ---- which problem next ---- */
 
 static bool is_open(const struct run_problem *p) {
-    return !p->done && !p->gpu;
+    return !p->done && !p->gpu && !p->left_out;
 }
 
 static size_t open_count(const struct run *run) {

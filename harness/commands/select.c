@@ -161,7 +161,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     struct tern_gpu gpu = {0};
     struct answer answer = {0};
     struct tern_times *times = NULL;
-    const struct tern_result **below = NULL;
+    struct tern_selection_steps *steps = NULL;
     enum tern_status status = parse(argc, argv, &o, err);
     if (status)
         return status;
@@ -176,9 +176,8 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     if (status)
         goto out;
     table = tern_selection_build(&rows);
-    below = tern_alloc_zero(rows.count, sizeof *below);
-    tern_times_between(times, &table, NULL, below);
-    table.below = below;
+    steps = tern_times_steps(times, &table, NULL, gpu.sms);
+    table.steps = steps;
     status = answer_of(&o, &table, &gpu, &answer, err);
     if (status)
         goto out;
@@ -192,7 +191,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
                                 (long long)o.m, (long long)o.n, (long long)o.k);
 out:
     tern_times_free(times);
-    free(below);
+    tern_times_steps_free(steps, rows.count);
     tern_selection_free(&table);
     tern_results_free(&rows);
     tern_gpu_free(&gpu);

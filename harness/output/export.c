@@ -227,10 +227,10 @@ static void add_tables(const struct tern_export *input, struct tern_str *out) {
         tern_str_printf(out, "%d, %lld, %lld, %d,\n", gpu->cc, (long long)gpu->sms, (long long)gpu->smem_bytes,
                         tern_export_planned(gpu));
         tern_str_printf(out,
-                        "     tern_families_%zu_, tern_groups_%zu_, tern_entries_%zu_, tern_kernels_%zu_,\n"
+                        "     tern_families_%zu_, tern_groups_%zu_, tern_entries_%zu_, tern_steps_%zu_, tern_kernels_%zu_,\n"
                         "     (int)(sizeof tern_families_%zu_ / sizeof tern_families_%zu_[0]),\n"
                         "     (int)(sizeof tern_kernels_%zu_ / sizeof tern_kernels_%zu_[0])},\n",
-                        g, g, g, g, g, g, g, g);
+                        g, g, g, g, g, g, g, g, g);
     }
     tern_str_append(out, "};\n\n");
 }

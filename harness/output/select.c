@@ -125,9 +125,15 @@ static bool takes(const struct query *q, const struct tern_result *row) {
     return row->min_m <= m && m <= row->max_m && (!q->fits || q->fits(q->user, row, q->problem));
 }
 
-/* The kernel that was found best between this row and the one before; NULL if none was. */
-static const struct tern_result *below(const struct query *q, const struct tern_result *row) {
-    return q->table->below ? q->table->below[row - q->table->results->rows] : NULL;
+/* The kernel that was found best for sizes like this one between this row and the one before; NULL if none was. */
+static const struct tern_result *step_below(const struct query *q, const struct tern_result *row) {
+    if (!q->table->steps)
+        return NULL;
+    const struct tern_selection_steps *steps = &q->table->steps[row - q->table->results->rows];
+    for (size_t i = 0; i < steps->count; i++)
+        if (q->problem->m <= steps->items[i].m)
+            return steps->items[i].kernel;
+    return NULL;
 }
 
 /* The row for m inside a group; *kernel is another's where one was found for the sizes between two tuned M. Else neighbours:
@@ -145,7 +151,7 @@ static const struct tern_result *find_in_group(const struct tern_selection_group
         return group->rows[above];
     const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
     const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
-    const struct tern_result *between = high && low && high->m != m ? below(q, high) : NULL;
+    const struct tern_result *between = high && low && high->m != m ? step_below(q, high) : NULL;
     if (between && takes(q, between)) {
         *kernel = between;
         return high;

@@ -27,14 +27,23 @@ struct tern_selection_group {
     size_t count;
 };
 
+/* The kernels for the sizes between a row and the next smaller one of its group. */
+struct tern_selection_step {
+    int64_t m;                        /* up to this one, from behind the step before */
+    const struct tern_result *kernel; /* of this row */
+};
+struct tern_selection_steps {
+    struct tern_selection_step *items; /* ascending in m */
+    size_t count;
+};
+
 /* Groups sorted by op, format, n, k. Pointers refer to the results, which must outlive the table unchanged. */
 struct tern_selection_table {
     struct tern_selection_group *groups;
     size_t count;
     const struct tern_results *results;
-    /* One a row of the results, or NULL: the row whose kernel serves m between the next smaller M of the group and this row's.
-     * Owned by the caller, who may set it after building. */
-    const struct tern_result *const *below;
+    /* One a row of the results, or NULL. Owned by the caller, who may set it after building. */
+    const struct tern_selection_steps *steps;
 };
 
 /* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
@@ -63,7 +72,7 @@ typedef bool tern_selection_fits(void *user, const struct tern_result *row, cons
 
 struct tern_selection_answer {
     const struct tern_result *row;    /* whose times and baseline it rests on; NULL: none */
-    const struct tern_result *kernel; /* whose kernel is launched: the row itself, but for rows of `below` */
+    const struct tern_result *kernel; /* whose kernel is launched: the row itself, but for steps */
     enum tern_selection_match match;
 };
 /* The same as tern_selection_find below, with the kernel. */

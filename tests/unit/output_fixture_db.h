@@ -22,14 +22,20 @@ static inline enum tern_status fixture_put_build(struct tern_store *store, const
     return status || found ? status : tern_store_build_put(store, &build, err);
 }
 
+/* The one that measured. */
+#define FIXTURE_DEVICE                                                                                                      \
+    { .gpu = "h200", .name = "fake device", .arch = "sm_90a", .driver = "fake", .sms = 132, .real = true }
+
 /* Writes rows (of h200) as winners. */
 static inline enum tern_status fixture_database(const char *path, const struct tern_results *rows, bool planned,
                                                 struct tern_error *err) {
-    struct tern_store_device device = {.gpu = "h200", .name = "fake device", .arch = "sm_90a", .sms = 132, .real = !planned};
+    struct tern_store_device device = FIXTURE_DEVICE;
     struct tern_store *store = NULL;
     int64_t device_id = 0, run = 0;
-    if (!planned)
-        tern_str_copy(device.driver, sizeof device.driver, "fake");
+    if (planned) {
+        device.real = false;
+        device.driver[0] = 0;
+    }
     enum tern_status status = tern_store_open(path, TERN_STORE_WRITE, &store, err);
     if (!status)
         status = tern_store_device(store, &device, &device_id, err);

@@ -3,6 +3,7 @@
  * database of invented rows that the scripts in tests/e2e read. */
 #include "export_fixture.h"
 
+#include "commands/export_times.h"
 #include "core/archive.h"
 #include "core/random.h"
 #include "output/select.h"
@@ -48,6 +49,43 @@ static void add_sparse_shape(struct tern_results *rows) {
     }
 }
 
+/* Every kernel of a shape on every M of it, so that other kernels than the neighbours' serve sizes in between. */
+static enum tern_status add_trials(const char *db, const struct tern_results *rows, struct tern_error *err) {
+    struct tern_store *store = NULL;
+    const struct tern_store_device device = FIXTURE_DEVICE;
+    int64_t device_id = 0, run = 0;
+    bool found = false;
+    enum tern_status status = tern_store_open(db, TERN_STORE_WRITE, &store, err);
+    if (!status)
+        status = tern_store_device(store, &device, &device_id, err);
+    if (!status)
+        status = tern_store_run_begin(store, device_id, "trials", "test", 1, &run, err);
+    for (size_t i = 0; i < rows->count * rows->count && !status; i++) {
+        const struct tern_result *row = &rows->rows[i / rows->count], *kernel = &rows->rows[i % rows->count];
+        struct tern_store_problem problem = {.m = row->m, .n = row->n, .k = row->k};
+        struct tern_store_trial trial = {.run = run, .device = device_id, .outcome = TERN_OUTCOME_OK, .predicted_us = NAN};
+        struct tern_store_build build;
+        tern_str_copy(problem.format, sizeof problem.format, row->format);
+        tern_str_copy(problem.op, sizeof problem.op, row->op);
+        tern_str_copy(trial.stage, sizeof trial.stage, "final");
+        tern_str_copy(trial.policy, sizeof trial.policy, "graph/cold");
+        trial.us = trial.us_lo = trial.us_hi = row->us * (1.0 + 0.07 * (double)((5 * row->m + kernel->build_key[0]) % 11));
+        if (strcmp(row->format, kernel->format) || strcmp(row->layer, kernel->layer))
+            continue;
+        status = tern_store_problem(store, &problem, &trial.problem, err);
+        if (!status)
+            status = tern_store_build_find(store, kernel->build_key, &build, &found, err);
+        trial.build = build.id;
+        if (!status)
+            status = tern_store_trial_begin(store, &trial, err);
+        trial.outcome = TERN_OUTCOME_OK;
+        if (!status)
+            status = tern_store_trial_finish(store, &trial, NULL, 0, err);
+    }
+    tern_store_close(store);
+    return status;
+}
+
 static int set_up(void **state) {
     struct fixture *f = tern_alloc_zero(1, sizeof *f);
     struct tern_error err = {0};
@@ -60,6 +98,8 @@ static int set_up(void **state) {
     struct tern_results planned = {0};
     fixture_results(&planned, true);
     enum tern_status status = fixture_database(db, &f->rows, false, &err);
+    if (!status)
+        status = add_trials(db, &f->rows, &err);
     if (!status)
         status = fixture_database(planned_db, &planned, true, &err);
     if (!status)
@@ -82,15 +122,38 @@ static int tear_down(void **state) {
     return code;
 }
 
+/* The table of measured.db, as `tune select` has it. */
+struct answers {
+    struct tern_selection_table table;
+    struct tern_times *times;
+    struct tern_selection_steps *steps;
+};
+
+static void open_answers(const struct fixture *f, struct answers *a) {
+    struct tern_error err = {0};
+    char *db = path_in(f, "measured.db");
+    a->table = tern_selection_build(&f->rows);
+    assert_int_equal(tern_times_load(db, "h200", &f->rows, &a->times, &err), TERN_OK);
+    a->steps = tern_times_steps(a->times, &a->table, NULL, H200_SMS);
+    a->table.steps = a->steps;
+    free(db);
+}
+
+static void close_answers(const struct fixture *f, struct answers *a) {
+    tern_times_steps_free(a->steps, f->rows.count);
+    tern_times_free(a->times);
+    tern_selection_free(&a->table);
+}
+
 /* Random problems: tuned and other shapes, M around and beyond the tuned ones, unknown formats. */
 static void write_problems(const struct fixture *f, struct tern_str *expected) {
     static const char *const formats[] = {"ternary-g128", "gptq4-g128", "ternary-channel"};
-    struct tern_selection_table table = tern_selection_build(&f->rows);
+    struct answers answers;
     struct tern_random r;
     struct tern_str problems = {0};
     struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
     enum tern_selection_match unused;
-    size_t unfit = 0;
+    size_t unfit = 0, others = 0;
     static const struct {
         int64_t m, n, k;
     } edges[] = {{0, 64, 64},      {1, 68, 64},       {1, 64, 80}, {1, 1 << 23, 64}, {1, 1 << 24, 64},
@@ -99,6 +162,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     const struct tern_result *sparse = f->rows.rows;
     while (strcmp(sparse->layer, "lm_head"))
         sparse++;
+    open_answers(f, &answers);
     tern_random_init(&r, 1, "export");
     for (int i = 0; i < PROBLEMS; i++) {
         const struct tern_result *like = &f->rows.rows[tern_random_below(&r, f->rows.count)];
@@ -113,27 +177,31 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
         int64_t k = tuned ? like->k : 32 * (int64_t)(1 + tern_random_below(&r, 4096));
         if (i < (int)(sizeof edges / sizeof edges[0]))
             m = edges[i].m, n = edges[i].n, k = edges[i].k;
-        enum tern_selection_match match;
         struct tern_dispatch_geometry g = {0};
         const struct tern_selection_problem problem = {NULL, format, m, n, k};
-        const struct tern_result *row = tern_selection_find(&table, &problem, tern_dispatch_fits, &limits, &match);
-        unfit += row != tern_selection_find(&table, &problem, NULL, NULL, &unused);
+        const struct tern_selection_answer answer =
+            tern_selection_ask(&answers.table, &problem, tern_dispatch_fits, &limits);
+        const struct tern_result *row = answer.row, *kernel = answer.kernel;
+        others += row != kernel;
+        unfit += row != tern_selection_find(&answers.table, &problem, NULL, NULL, &unused);
         tern_str_printf(&problems, "%s %lld %lld %lld\n", format, (long long)m, (long long)n, (long long)k);
-        tern_str_printf(expected, "%s %d", tern_selection_match_name(match),
+        tern_str_printf(expected, "%s %d", tern_selection_match_name(answer.match),
                         row ? tern_selection_use_cublas(row) : m > 0 && n > 0);
         if (row) {
-            assert_int_equal(tern_dispatch_geometry(row, m, n, k, H200_SMS, &g, &err), TERN_OK);
-            tern_str_printf(expected, " %s %s %s %s %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld", row->template_name,
-                            row->params, row->format, row->layout, (long long)g.grid[0], (long long)g.grid[1],
-                            (long long)g.grid[2], (long long)g.block, (long long)g.cluster, (long long)g.smem_bytes,
-                            (long long)g.workspace_bytes, (long long)row->m, (long long)row->n, (long long)row->k);
+            assert_int_equal(tern_dispatch_geometry(kernel, m, n, k, H200_SMS, &g, &err), TERN_OK);
+            tern_str_printf(expected, " %s %s %s %s %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld",
+                            kernel->template_name, kernel->params, kernel->format, kernel->layout, (long long)g.grid[0],
+                            (long long)g.grid[1], (long long)g.grid[2], (long long)g.block, (long long)g.cluster,
+                            (long long)g.smem_bytes, (long long)g.workspace_bytes, (long long)row->m, (long long)row->n,
+                            (long long)row->k);
         }
         tern_str_append(expected, "\n");
     }
-    assert_true(unfit > 0); /* some choices were turned down for their launch */
+    assert_true(unfit > 0);  /* some choices were turned down for their launch */
+    assert_true(others > 0); /* some sizes between are served by another kernel than their row's */
     write_text(f, "problems", problems.data, problems.length);
     tern_str_free(&problems);
-    tern_selection_free(&table);
+    close_answers(f, &answers);
 }
 
 static void header_compiles_and_answers_as_select(void **state) {
@@ -171,12 +239,12 @@ static void select_command_prints_the_same_choice(void **state) {
     struct tern_error err = {0};
     char words[512], line[64];
     struct tern_dispatch_geometry g;
-    enum tern_selection_match match;
-    struct tern_selection_table table = tern_selection_build(&f->rows);
+    struct answers answers;
+    open_answers(f, &answers);
     const struct tern_selection_problem problem = {NULL, "ternary-g128", 5, 37888, 3584};
-    const struct tern_result *row = tern_selection_find(&table, &problem, NULL, NULL, &match);
-    assert_non_null(row);
-    assert_int_equal(tern_dispatch_geometry(row, 5, 37888, 3584, H200_SMS, &g, &err), TERN_OK);
+    const struct tern_result *kernel = tern_selection_ask(&answers.table, &problem, NULL, NULL).kernel;
+    assert_non_null(kernel);
+    assert_int_equal(tern_dispatch_geometry(kernel, 5, 37888, 3584, H200_SMS, &g, &err), TERN_OK);
     tern_str_format(words, sizeof words,
                     "select --gpu h200 --db %s/measured.db --format ternary-g128 --m 5 --n 37888 --k 3584", f->dir);
     assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_OK);
@@ -185,12 +253,12 @@ static void select_command_prints_the_same_choice(void **state) {
                     (long long)g.grid[2]);
     assert_non_null(strstr(text, "match      between\n"));
     assert_non_null(strstr(text, line));
-    assert_non_null(strstr(text, row->params));
+    assert_non_null(strstr(text, kernel->params));
     free(text);
     tern_str_format(words, sizeof words,
                     "select --gpu h200 --db %s/measured.db --format ternary-channel --m 5 --n 64 --k 64", f->dir);
     assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_FAILED);
-    tern_selection_free(&table);
+    close_answers(f, &answers);
 }
 
 static void same_rows_give_the_same_bytes(void **state) {
@@ -201,6 +269,7 @@ static void same_rows_give_the_same_bytes(void **state) {
     for (size_t i = f->rows.count; i-- > 0;)
         tern_results_add(&reversed, &f->rows.rows[i]);
     assert_int_equal(fixture_database(db, &reversed, false, &err), TERN_OK);
+    assert_int_equal(add_trials(db, &reversed, &err), TERN_OK);
     assert_int_equal(export_to(f, "measured.db", "again", "--shapes qwen7b", &err), TERN_OK);
     assert_int_equal(export_to(f, "reversed.db", "other", "", &err), TERN_OK);
     char *first = read_text(f, "out/tern_dispatch.h"), *again = read_text(f, "again/tern_dispatch.h"),

@@ -51,10 +51,14 @@ struct tern_kernel_ {
     struct tern_kernel kernel;
     void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to prologue_block */
 };
-/* A tuned m; ns of its winner; below: the kernel for m between the next smaller tuned one and this, or -1. */
+/* A tuned m; ns of its winner; its steps are for m between the next smaller tuned one and this. */
 struct tern_entry_ {
     int64_t m, ns;
-    int kernel, use_cublas, use_dequant, below;
+    int kernel, use_cublas, use_dequant, first_step, step_count;
+};
+struct tern_step_ { /* up to this m, from behind the step before */
+    int64_t m;
+    int kernel;
 };
 struct tern_group_ { /* a tuned (n, k): entries of ascending m */
     int64_t n, k;
@@ -77,6 +81,7 @@ struct tern_table {
     const struct tern_family_ *families;
     const struct tern_group_ *groups;
     const struct tern_entry_ *entries;
+    const struct tern_step_ *steps;
     const struct tern_kernel_ *kernels;
     int family_count, kernel_count;
 };

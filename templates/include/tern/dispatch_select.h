@@ -25,8 +25,18 @@ static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, 
                                          c->prologue_block > 0 && c->prologue_block <= 1024));
 }
 
+/* The kernel for m between this entry's and the one before; -1 where none was found. */
+static inline int tern_step_below_(const struct tern_table *t, const struct tern_entry_ *entry, int64_t m) {
+    const struct tern_step_ *steps = t->steps + entry->first_step;
+    int i;
+    for (i = 0; i < entry->step_count; i++)
+        if (m <= steps[i].m)
+            return steps[i].kernel;
+    return -1;
+}
+
 /* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. Between two tuned m: the kernel that the
- * exporter found best by times at both, if it found one. Else the next larger tuned m costs at most its own time, the next
+ * exporter expects to be the fastest, if it found one. Else the next larger tuned m costs at most its own time, the next
  * smaller one ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger,
  * then the nearest smaller that does. */
 static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, const struct tern_group_ *group, int64_t m,
@@ -37,9 +47,9 @@ static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, c
     while (above < count && entries[above].m < m)
         above++;
     *exact = above < count && entries[above].m == m;
-    if (above < count && above > 0 && !*exact && entries[above].below >= 0) {
-        *kernel = entries[above].below;
-        if (tern_takes_(t, *kernel, m, n, k, c))
+    if (above < count && above > 0 && !*exact) {
+        *kernel = tern_step_below_(t, &entries[above], m);
+        if (*kernel >= 0 && tern_takes_(t, *kernel, m, n, k, c))
             return &entries[above];
     }
     if (above < count && tern_takes_(t, *kernel = entries[above].kernel, m, n, k, c)) {

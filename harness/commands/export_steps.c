@@ -1,0 +1,182 @@
+/* What kernels are expected to take at sizes between tuned M, from their recorded times there and the rounds of their launches, and
+ * the steps of an exported table that follow. See export_times.h. */
+#include "commands/export_times.h"
+
+#include "commands/dispatch.h"
+#include "core/str.h"
+#include "space/between.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Times foretold for wgmma-tile on an H200 (docs/dispatch.md) were 4.4 % off (rms) between two sizes where the kernel had been tried,
+ * 5.1 % on one side of them. */
+#define OVERHEAD_ROUNDS 0.5  /* what does not go with the rounds: launch, first tile, last sums */
+#define DOUBT           1.05 /* a time from one side only has to be that much better */
+
+/* A kernel that the table holds, and what is known of it at the rows of the group. */
+struct known {
+    const struct tern_result *kernel;
+    struct tern_dispatch_grid *grid;
+    double *us;      /* NAN: not tried there */
+    int64_t *rounds; /* 0: no launch */
+};
+
+struct tern_outlook {
+    const struct tern_selection_group *group;
+    int64_t sms;
+    struct known *kernels;
+    size_t count;
+};
+
+static bool holds(const struct tern_outlook *o, const struct tern_result *kernel) {
+    for (size_t i = 0; i < o->count; i++)
+        if (!strcmp(o->kernels[i].kernel->build_key, kernel->build_key))
+            return true;
+    return false;
+}
+
+static void add_kernel(struct tern_outlook *o, const struct tern_times *times, const struct tern_results *rows,
+                       const struct tern_result *kernel) {
+    const struct tern_selection_group *group = o->group;
+    struct known *k = &o->kernels[o->count];
+    if (strcmp(kernel->op, group->op) || strcmp(kernel->format, group->format) || holds(o, kernel))
+        return;
+    *k = (struct known){.kernel = kernel};
+    if (tern_dispatch_grid_open(kernel, &k->grid, NULL)) { /* rows of a database that was written by another version */
+        tern_dispatch_grid_free(k->grid);
+        return;
+    }
+    k->us = tern_alloc(group->count * sizeof *k->us);
+    k->rounds = tern_alloc(group->count * sizeof *k->rounds);
+    for (size_t i = 0; i < group->count; i++) {
+        k->us[i] = tern_times_us(times, rows, (size_t)(group->rows[i] - rows->rows), kernel);
+        k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
+    }
+    o->count++;
+}
+
+struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
+                                       const struct tern_selection_group *group,
+                                       const struct tern_export_stand_in *stand_ins, int64_t sms) {
+    struct tern_outlook *o = tern_alloc_zero(1, sizeof *o);
+    const struct tern_results *rows = table->results;
+    *o = (struct tern_outlook){group, sms, tern_alloc_zero(rows->count + 1, sizeof *o->kernels), 0};
+    for (size_t g = 0; g < table->count; g++)
+        for (size_t i = 0; i < table->groups[g].count; i++) {
+            const struct tern_result *row = table->groups[g].rows[i];
+            const struct tern_export_stand_in *other = stand_ins ? &stand_ins[row - rows->rows] : NULL;
+            add_kernel(o, times, rows, other && other->kernel ? other->kernel : row);
+        }
+    return o;
+}
+
+void tern_outlook_free(struct tern_outlook *o) {
+    if (!o)
+        return;
+    for (size_t i = 0; i < o->count; i++) {
+        tern_dispatch_grid_free(o->kernels[i].grid);
+        free(o->kernels[i].us);
+        free(o->kernels[i].rounds);
+    }
+    free(o->kernels);
+    free(o);
+}
+
+static bool within_half_an_octave(int64_t a, int64_t b) {
+    return 2 * a <= 3 * b && 2 * b <= 3 * a;
+}
+
+/* At m, a launch of so many rounds, by what the kernel took at row i alone: less than half an octave away along the rounds; at any distance no longer than for more rows. */
+static double one_sided_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t m, int64_t rounds) {
+    const int64_t tried = o->group->rows[i]->m;
+    const double most = tried > m ? k->us[i] : INFINITY;
+    if (!within_half_an_octave(tried, m))
+        return most < INFINITY ? most : NAN;
+    if (rounds == k->rounds[i])
+        return k->us[i];
+    return fmin(most, DOUBT * k->us[i] * ((double)rounds + OVERHEAD_ROUNDS) / ((double)k->rounds[i] + OVERHEAD_ROUNDS));
+}
+
+/* By the nearest sizes on both sides where it was tried; by one of them if the other is missing. NAN: nothing is expected. */
+static double expected_us(const struct tern_outlook *o, const struct known *k, int64_t m) {
+    const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->sms);
+    size_t low = SIZE_MAX, high = SIZE_MAX;
+    if (rounds == 0 || m < k->kernel->min_m || m > k->kernel->max_m)
+        return NAN;
+    for (size_t i = 0; i < o->group->count; i++) {
+        if (!(k->us[i] > 0) || k->rounds[i] == 0)
+            continue;
+        if (o->group->rows[i]->m < m)
+            low = i;
+        else if (high == SIZE_MAX)
+            high = i;
+    }
+    if (low != SIZE_MAX && high != SIZE_MAX) {
+        const double span = (double)(k->rounds[high] - k->rounds[low]), part = (double)(rounds - k->rounds[low]);
+        return span > 0 ? k->us[low] + (k->us[high] - k->us[low]) * fmin(fmax(part / span, 0), 1) : k->us[high];
+    }
+    const size_t one = high != SIZE_MAX ? high : low;
+    return one != SIZE_MAX ? one_sided_us(o, k, one, m, rounds) : NAN;
+}
+
+const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us) {
+    const struct tern_result *best = NULL;
+    *us = INFINITY;
+    for (size_t i = 0; i < o->count; i++) {
+        const double expected = strcmp(o->kernels[i].kernel->layout, layout) ? NAN : expected_us(o, &o->kernels[i], m);
+        if (expected < *us) { /* the first of equals: groups are sorted */
+            *us = expected;
+            best = o->kernels[i].kernel;
+        }
+    }
+    return best;
+}
+
+/* ---- steps ---- */
+
+static void add_step(struct tern_selection_steps *steps, int64_t m, const struct tern_result *kernel) {
+    if (steps->count && steps->items[steps->count - 1].kernel == kernel) {
+        steps->items[steps->count - 1].m = m;
+        return;
+    }
+    steps->items = tern_realloc(steps->items, (steps->count + 1) * sizeof *steps->items);
+    steps->items[steps->count++] = (struct tern_selection_step){m, kernel};
+}
+
+/* Between two rows that read the same packed weights. Ends where nothing is expected of any kernel: the rule without steps answers. */
+static void fill_steps(const struct tern_outlook *o, const struct tern_result *low, const struct tern_result *high,
+                       struct tern_selection_steps *steps) {
+    if (strcmp(low->layout, high->layout))
+        return;
+    for (int64_t m = low->m; m + 1 < high->m;) {
+        double us;
+        m = tern_between_step(m);
+        if (m >= high->m)
+            m = high->m - 1;
+        const struct tern_result *kernel = tern_outlook_best(o, high->layout, m, &us);
+        if (!kernel)
+            return;
+        add_step(steps, m, kernel);
+    }
+}
+
+struct tern_selection_steps *tern_times_steps(const struct tern_times *times, const struct tern_selection_table *table,
+                                              const struct tern_export_stand_in *stand_ins, int64_t sms) {
+    struct tern_selection_steps *steps = tern_alloc_zero(table->results->count + 1, sizeof *steps);
+    for (size_t g = 0; g < table->count; g++) {
+        const struct tern_selection_group *group = &table->groups[g];
+        struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, sms);
+        for (size_t i = 1; i < group->count; i++)
+            fill_steps(o, group->rows[i - 1], group->rows[i], &steps[group->rows[i] - table->results->rows]);
+        tern_outlook_free(o);
+    }
+    return steps;
+}
+
+void tern_times_steps_free(struct tern_selection_steps *steps, size_t count) {
+    for (size_t i = 0; steps && i < count; i++)
+        free(steps[i].items);
+    free(steps);
+}
