@@ -17,7 +17,7 @@
 #define STOP_MARGIN 0.01 /* faster by less than this is not worth a question */
 #define MISSED                                                                                                              \
     0.042 /* share of the best time that races which asked for no steps missed, in 95 % of the recorded problems */
-#define GAP_CHANCE   0.8 /* that no untried one beats the gap, were each on its own; they are alike, and 99 % came out */
+#define GAP_CHANCE   0.8 /* that no untried one beats the gap, were each on its own; they are alike: no recorded problem did */
 #define GAP_EXACT    1e-4
 #define FAMILY_LEAST 8 /* questions, or answers of neighbours, before a family that may hold the best is given up */
 
