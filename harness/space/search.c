@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR_LIMIT  1.02 /* times the limit: nothing better is worth a search (tuning.md) */
-#define ASK_SDS     1.0  /* lower bound that chooses the next question */
-#define STOP_SDS    1.25 /* lower bound that must lie above the best for a race to end, */
-#define NEAR_SDS    3.0  /* and for a step away from the best to be left out */
-#define SURE_SDS    1.5  /* lower bound that must lie above the best for a default or the last winner to be left out */
-#define STOP_MARGIN 0.01 /* faster by less than this is not worth a question */
-#define MISSED                                                                                                              \
-    0.042 /* share of the best time that races which asked for no steps missed, in 95 % of the recorded problems */
-#define GAP_CHANCE   0.8 /* that no untried one beats the gap, were each on its own; they are alike: no recorded problem did */
+#define NEAR_LIMIT  1.02  /* times the limit: nothing better is worth a search (tuning.md) */
+#define ASK_SDS     1.0   /* lower bound that chooses the next question */
+#define STOP_SDS    1.25  /* lower bound that must lie above the best for a race to end, */
+#define NEAR_SDS    3.0   /* and for a step away from the best to be left out */
+#define SURE_SDS    1.5   /* lower bound that must lie above the best for a default or the last winner to be left out */
+#define STOP_MARGIN 0.01  /* faster by less than this is not worth a question */
+#define MISSED      0.042 /* share of the best time that earlier races missed, in 95 % of the recorded problems */
+#define GAP_CHANCE                                                                                                          \
+    0.8 /* that no untried one beats the gap, were each on its own; as they are alike, it is safer than that */
 #define GAP_EXACT    1e-4
 #define FAMILY_LEAST 8 /* questions, or answers of neighbours, before a family that may hold the best is given up */
 
