@@ -3,23 +3,24 @@
 
 #include "core/random.h"
 #include "core/str.h"
+#include "space/joint.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NEAR_LIMIT  1.02  /* times the limit: nothing better is worth a search (tuning.md) */
-#define ASK_SDS     1.0   /* lower bound that chooses the next question */
-#define STOP_SDS    1.25  /* lower bound that must lie above the best for a race to end, */
-#define NEAR_SDS    3.0   /* and for a step away from the best to be left out */
-#define SURE_SDS    1.5   /* lower bound that must lie above the best for a default or the last winner to be left out */
-#define STOP_MARGIN 0.01  /* faster by less than this is not worth a question */
-#define MISSED      0.042 /* share of the best time that earlier races missed, in 95 % of the recorded problems */
-#define GAP_CHANCE                                                                                                          \
-    0.8 /* that no untried one beats the gap, were each on its own; as they are alike, it is safer than that */
-#define GAP_EXACT    1e-4
-#define FAMILY_LEAST 8 /* questions, or answers of neighbours, before a family that may hold the best is given up */
+#define NEAR_LIMIT   1.02  /* times the limit: nothing better is worth a search (tuning.md) */
+#define ASK_SDS      1.0   /* lower bound that chooses the next question */
+#define STOP_SDS     1.25  /* lower bound that must lie above the best for a race to end, */
+#define NEAR_SDS     3.0   /* and for a step away from the best to be left out */
+#define SURE_SDS     1.5   /* lower bound that must lie above the best for a default or the last winner to be left out */
+#define STOP_MARGIN  0.01  /* faster by less than this is not worth a question */
+#define MISSED       0.042 /* share of the best time that earlier races missed, in 95 % of the recorded problems */
+#define GAP_CHANCE   0.1   /* that an untried candidate beats the gap, by the estimates */
+#define GAP_SDS      2.0   /* lower bound that says how near to the best an untried candidate may come */
+#define GAP_MOST     48    /* of these the gap looks at the nearest: those behind them are like them */
+#define FAMILY_LEAST 8     /* questions, or answers of neighbours, before a family that may hold the best is given up */
 
 /* Prior variances of r = ln(measured / predicted), by what the times of two candidates have in common. These and the bounds above
  * were chosen on the recorded run that tests/e2e/strategies.sh replays; a factor of 3 on any variance changes its result by
@@ -135,10 +136,14 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
     s->evidence_count = n + 1;
 }
 
+/* Of all variances, by how much the evidence surprised. */
+static double scale_of(const struct tern_search *s) {
+    return (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
+}
+
 /* Bound of ln us so many standard deviations below the estimate; negative: above it. */
 static double lower_bound(const struct tern_search *s, const struct point *p, double sds) {
-    double scale = (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
-    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale * p->variance : 0);
+    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale_of(s) * p->variance : 0);
 }
 
 /* ---- opening ---- */
@@ -425,31 +430,42 @@ double tern_search_best(const struct tern_search *s) {
     return s->best_us;
 }
 
-/* Chance that no untried candidate takes less than exp(ln_us), if each is on its own. */
-static double chance_of_none(const struct tern_search *s, double ln_us) {
-    double ln_chance = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        const struct point *p = &s->points[i];
-        double estimate = lower_bound(s, p, 0), sd = fmax(estimate - lower_bound(s, p, 1), STOP_MARGIN);
-        if (!p->told)
-            ln_chance += log(0.5 * erfc((ln_us - estimate) / (sd * sqrt(2))));
-    }
-    return exp(ln_chance);
+/* Of the candidates that were not told of, closed ones too, the GAP_MOST that may be fastest; returns how many. */
+static size_t contenders(const struct tern_search *s, const struct point **list) {
+    struct keyed *keys = tern_alloc((s->count + 1) * sizeof *keys);
+    size_t count = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->points[i].told)
+            keys[count++] = (struct keyed){lower_bound(s, &s->points[i], GAP_SDS), i};
+    qsort(keys, count, sizeof *keys, by_key);
+    count = count < GAP_MOST ? count : GAP_MOST;
+    for (size_t i = 0; i < count; i++)
+        list[i] = &s->points[keys[i].index];
+    free(keys);
+    return count;
+}
+
+/* Of the errors of two estimates, given the evidence. */
+static double covariance_left(const struct tern_search *s, const struct point *a, const struct point *b) {
+    double left = covariance(s, a, b, true);
+    for (size_t e = 0; e < s->evidence_count; e++)
+        left -= s->evidence[e].solved[a - s->points] * s->evidence[e].solved[b - s->points];
+    return scale_of(s) * left;
 }
 
 double tern_search_gap(const struct tern_search *s) {
-    double least = 0, most = 1;
-    size_t untried = 0;
-    for (size_t i = 0; i < s->count; i++)
-        untried += !s->points[i].told;
+    const struct point *list[GAP_MOST];
+    double mean[GAP_MOST], left[GAP_MOST * GAP_MOST];
+    size_t n = contenders(s, list);
     if (!isfinite(s->best_us))
         return 1;
-    if (untried == 0)
+    if (n == 0)
         return 0;
-    while (most - least > GAP_EXACT) {
-        double share = (least + most) / 2;
-        bool covers = chance_of_none(s, log(s->best_us * (1 - share))) >= GAP_CHANCE;
-        *(covers ? &most : &least) = share;
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = lower_bound(s, list[i], 0);
+        for (size_t j = 0; j < n; j++)
+            left[i * n + j] = covariance_left(s, list[i], list[j]);
     }
-    return fmin(fmax(most, MISSED), fmax(1 - s->limit_us / s->best_us, 0));
+    double gap = 1 - exp(tern_joint_least(mean, left, n, GAP_CHANCE, s->asked)) / s->best_us;
+    return fmin(fmax(gap, MISSED), fmax(1 - s->limit_us / s->best_us, 0));
 }

@@ -64,10 +64,9 @@ void tern_search_tell(struct tern_search *s, size_t index, double us);
 /* Best time told, INFINITY before the first. */
 double tern_search_best(const struct tern_search *s);
 
-/* By how much the best time may still be beaten by a candidate that was not tried, closed ones too, as a share of it: so much that
- * by the estimates none of them gets further (at a chance that covers all problems of the recorded run), no less than what searches
- * that hoped for nothing more were seen to miss (4.2 %, tests/e2e/strategies.sh), and no further than the limit. 0 when all were
- * tried, 1 when nothing is known. */
+/* By how much the best time may still be beaten by a candidate that was not tried, closed ones too, as a share of it: beaten by more at
+ * one chance in ten, by the estimates and how their errors go together; no less than what earlier searches were seen to miss (4.2 %,
+ * tests/e2e/strategies.sh), and no further than the limit. 0 when all were tried, 1 when nothing is known. */
 double tern_search_gap(const struct tern_search *s);
 
 #endif
