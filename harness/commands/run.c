@@ -220,15 +220,15 @@ static enum tern_status judge(const struct run *run, struct tern_error *err) {
     return TERN_FAILED;
 }
 
-/* What the devices' time went into; what is in none of the parts, they waited for the host. */
+/* How much of the devices' time they did not wait for the host, and what it went into. */
 static void tell_gpu_time(const struct run *run) {
     const double *s = run->seconds, percent = 100 / run->gpu_s;
     double device_s = s[TERN_GPU_LAUNCHES] + s[TERN_GPU_RESTS] + s[TERN_GPU_VERIFICATION] + s[TERN_GPU_PREPARATION];
     tern_log_note(
-        "%.0f s of GPU time: %.1f %% in measured and warm-up launches, %.1f %% in rests between cool ones, %.1f %% in "
-        "verification, %.1f %% in preparing layers, %.1f %% waiting for the host",
-        run->gpu_s, percent * s[TERN_GPU_LAUNCHES], percent * s[TERN_GPU_RESTS], percent * s[TERN_GPU_VERIFICATION],
-        percent * s[TERN_GPU_PREPARATION], percent * (run->gpu_s - device_s));
+        "%.0f s of GPU time, %.1f %% of it not waiting for the host: %.1f %% in measured and warm-up launches, %.1f %% in "
+        "rests between cool ones, %.1f %% in verification, %.1f %% in preparing layers",
+        run->gpu_s, percent * device_s, percent * s[TERN_GPU_LAUNCHES], percent * s[TERN_GPU_RESTS],
+        percent * s[TERN_GPU_VERIFICATION], percent * s[TERN_GPU_PREPARATION]);
     tern_log_debug("it waited %.2f s in trials, %.2f s in finals, %.2f s in other requests, %.2f s for requests",
                    s[TERN_GPU_TRIALS], s[TERN_GPU_FINALS], s[TERN_GPU_OTHERS], s[TERN_GPU_REQUESTS]);
 }

@@ -26,7 +26,7 @@ struct screening {
     struct run *run;
     struct run_problem *p;
     struct tern_search *search;
-    size_t *entry, count; /* entry of each point of the search: those that are built */
+    size_t *entry, count; /* entry of each point of the search: those that are built, or were not asked for */
     size_t incumbent;     /* 1 + its point, until it was asked; 0: none, or asked */
     size_t tried, ok;
     int64_t start_ns;
@@ -94,7 +94,7 @@ static void open_search(struct screening *s) {
         const struct tern_candidate *c = &build->candidate;
         if (build->built)
             e->outcome = build->row.outcome == TERN_OUTCOME_OK ? TERN_OUTCOME_RUNNING : build->row.outcome;
-        if (!build->built || build->row.outcome != TERN_OUTCOME_OK)
+        if (build->built && build->row.outcome != TERN_OUTCOME_OK)
             continue;
         if (!isfinite(e->predicted_us)) { /* the cost model says that no block of it fits on a multiprocessor */
             e->outcome = TERN_OUTCOME_RESOURCES;
@@ -105,7 +105,8 @@ static void open_search(struct screening *s) {
                                        .values = c->values,
                                        .value_count = c->tmpl->param_count,
                                        .predicted_us = e->predicted_us,
-                                       .must_ask = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent};
+                                       .must_ask = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent,
+                                       .closed = !build->built};
         if (e->build + 1 == s->p->incumbent)
             s->incumbent = s->count + 1;
         s->entry[s->count++] = i;

@@ -23,7 +23,8 @@ static const char *const template_keys[] = {
     "unit", "entry", "efficiency", "exact_weights", "params", "valid",  "launch",
 };
 static const char *const param_keys[] = {"name", "values", "default", "doc"};
-static const char *const launch_keys[] = {"grid", "block", "smem", "workspace", "cluster", "prologue", "dependent"};
+static const char *const launch_keys[] = {"grid",    "block",   "smem",     "workspace",
+                                          "cluster", "busiest", "prologue", "dependent"};
 static const char *const prologue_keys[] = {"entry", "grid", "block"};
 static const char *const template_units[] = {"f32", "mma-f16", "mma-s8", "wgmma-f16", "wgmma-s8"};
 /* Names that launch expressions and the preamble give to other things. */
@@ -239,6 +240,7 @@ static void template_read_launch(struct tern_fields *parent, struct tern_templat
     template_read_expr(&f, "smem", t->smem, sizeof(t->smem), TERN_OPTIONAL);
     template_read_expr(&f, "workspace", t->workspace, sizeof(t->workspace), TERN_OPTIONAL);
     template_read_expr(&f, "cluster", t->cluster, sizeof(t->cluster), TERN_OPTIONAL);
+    template_read_expr(&f, "busiest", t->busiest, sizeof(t->busiest), TERN_OPTIONAL);
     template_read_prologue(&f, t);
     tern_fields_bool(&f, "dependent", &t->dependent, TERN_OPTIONAL);
     parent->status = f.status;

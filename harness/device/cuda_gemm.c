@@ -167,13 +167,7 @@ static enum tern_status capture(struct tern_cuda *cuda, struct gemm_work *work, 
         return tern_error_set(err, TERN_INTERNAL, "cuBLASLt algorithm %d of %d", work->index, work->gemm->count);
     if (count == 0)
         return tern_error_set(err, TERN_INTERNAL, "a graph of no products cannot be timed");
-    /* Once outside the capture: loads the algorithm's code, and finds out whether it runs at all. */
-    enum tern_status status = enqueue(cuda, work, 1, err);
-    if (status == TERN_OK)
-        status = tern_backend_cuda.synchronize(cuda, err);
-    if (status == TERN_OK)
-        status = tern_cuda_capture(cuda, enqueue, work, count, graph, err);
-    return status;
+    return tern_cuda_capture(cuda, enqueue, work, count, graph, err);
 }
 
 enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w,

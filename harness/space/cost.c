@@ -14,6 +14,7 @@
 #define DISPATCH_US          0.07  /* starting one block on a multiprocessor */
 #define FILL_US              0.7   /* first tile of a block, nothing to overlap with */
 #define L2_OVER_DRAM         2.5   /* L2 bandwidth in units of DRAM bandwidth */
+#define EXCHANGE_OVER_DRAM   0.35  /* bandwidth at which blocks of a cluster exchange fp32 sums, in units of DRAM's */
 #define REDUCE_US            1.0   /* second phase of a kernel that goes through a workspace, or exchange in a cluster */
 #define LOAD_BYTES           32.0  /* in flight per thread of a kernel that stages nothing: two 16-byte loads */
 #define STAGED_SHARE         0.75  /* of dynamic shared memory that is in flight in a multi-stage pipeline */
@@ -146,7 +147,8 @@ static double memory_us(const struct outlook *o, const struct tern_geometry *g) 
     return tern_gpu_read_us(o->gpu, o->bytes) * stretch / saturation(flying / needed);
 }
 
-/* Operations over the peak of the unit that bounds the template; padded tiles count, and few warps do not hide latency. */
+/* Operations over the peak of the unit that bounds the template; padded tiles count, the multiprocessor with the most is waited
+ * for, and few warps do not hide latency. */
 static double math_us(const struct outlook *o, const struct tern_candidate *c, const struct tern_geometry *g) {
     const struct {
         const char *unit;
@@ -163,9 +165,10 @@ static double math_us(const struct outlook *o, const struct tern_candidate *c, c
         }
     }
     double tile_m = parameter(c, "BLOCK_M", 1), tile_n = parameter(c, "BLOCK_N", 1);
-    double flops = 2 * ceil(o->m / tile_m) * tile_m * ceil(o->n / tile_n) * tile_n * o->k;
+    double padded = ceil(o->m / tile_m) * tile_m * ceil(o->n / tile_n) * tile_n; /* elements of y */
+    double flops = 2 * o->k * (g->busiest > 0 ? (double)g->busiest * o->sms : padded * imbalance(o));
     double resident = fmin(o->per_sm, ceil(o->blocks / o->sms)) * ceil((double)g->block / WARP);
-    return flops / (positive(peak, 1) * 1e6) * imbalance(o) / saturation(resident / needed);
+    return flops / (positive(peak, 1) * 1e6) / saturation(resident / needed);
 }
 
 /* Traffic between L2 and multiprocessors: each block reads its rows of x and of W. Larger tiles read less. */
@@ -175,18 +178,20 @@ static double l2_us(const struct outlook *o) {
 }
 
 /* Decoding of codes on the CUDA cores: once for every pass over the weights, that is for every tile of M. */
-static double decode_us(const struct outlook *o, const struct tern_candidate *c) {
-    double passes = ceil(o->m / parameter(c, "BLOCK_M", parameter(c, "M_TILE", o->m)));
+static double decode_us(const struct outlook *o, const struct tern_candidate *c, const struct tern_geometry *g) {
+    double tile_m = parameter(c, "BLOCK_M", parameter(c, "M_TILE", o->m));
+    double rows = g->busiest > 0 ? (double)g->busiest / tile_m * o->sms : ceil(o->m / tile_m) * o->n; /* of W */
     double lanes = o->sms * LANES_SM * positive(o->gpu->clock_mhz, 1); /* lane instructions a microsecond */
-    return passes * o->n * o->k * DECODE_INSTRUCTIONS / lanes;
+    return rows * o->k * DECODE_INSTRUCTIONS / lanes;
 }
 
 /* What does not overlap: starting blocks, filling their pipelines wave by wave, and a reduction through the workspace. */
-static double overhead_us(const struct outlook *o, const struct tern_geometry *g) {
+static double overhead_us(const struct outlook *o, const struct tern_candidate *c, const struct tern_geometry *g) {
     double waves = ceil(o->blocks / o->slots);
     double start = DISPATCH_US * o->blocks / o->sms + FILL_US * (1 + (waves - 1) / o->per_sm);
     double workspace = (double)g->workspace_bytes;
     start += g->cluster > 1 ? REDUCE_US : 0; /* blocks of a cluster wait for each other, at the start and for their sums */
+    start += 4 * o->m * o->n * (parameter(c, "CLUSTER_K", 1) - 1) / (EXCHANGE_OVER_DRAM * o->dram_bytes_us);
     return start + (workspace > 0 ? REDUCE_US + 2 * workspace / (L2_OVER_DRAM * o->dram_bytes_us) : 0);
 }
 
@@ -208,11 +213,11 @@ double tern_cost_predict_us(const struct tern_gpu *gpu, const struct tern_candid
     o.slots = o.per_sm * o.sms;
     o.dram_bytes_us = positive(gpu->memory_gbs, 1) * 1e3;
     guess_tile(&o, c);
-    double terms[] = {memory_us(&o, geometry), math_us(&o, c, geometry) + decode_us(&o, c), l2_us(&o)}, sum = 0;
+    double terms[] = {memory_us(&o, geometry), math_us(&o, c, geometry) + decode_us(&o, c, geometry), l2_us(&o)}, sum = 0;
     for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++)
         sum += pow(terms[i], 4); /* a smooth maximum: near a crossing both cost */
     double spill = 1 + (double)resources->spill_bytes / SPILL_BYTES_DOUBLING;
     double efficiency = fmin(positive(c->tmpl->efficiency, DEFAULT_EFFICIENCY), 1);
-    double us = pow(sum, 0.25) / efficiency * spill + overhead_us(&o, geometry);
+    double us = pow(sum, 0.25) / efficiency * spill + overhead_us(&o, c, geometry);
     return isfinite(us) ? fmax(us, limit) : INFINITY;
 }

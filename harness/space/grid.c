@@ -86,6 +86,7 @@ enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const s
         {"smem", t->smem, 0, &g.smem_bytes},
         {"workspace", t->workspace, 0, &g.workspace_bytes},
         {"cluster", t->cluster, 1, &g.cluster},
+        {"busiest", t->busiest, 0, &g.busiest},
         {"prologue.grid", t->prologue_grid, 0, &g.prologue_grid},
         {"prologue.block", t->prologue_block, 0, &g.prologue_block},
     };

@@ -46,6 +46,7 @@ struct tern_geometry {
     int64_t grid[3], block, cluster; /* cluster: CTAs along x, 1 for none */
     int64_t smem_bytes, workspace_bytes;
     int64_t prologue_grid, prologue_block; /* 0 without a prologue */
+    int64_t busiest; /* elements of y of the block with most to do, times its share of K; 0: the template does not say */
 };
 /* Evaluates the launch expressions; errors name the expression. M = 0 gives grid 0. */
 enum tern_status tern_candidate_geometry(const struct tern_candidate *c, const struct tern_problem_shape *problem,

@@ -3,48 +3,53 @@
 
 #include "core/random.h"
 #include "core/str.h"
+#include "space/joint.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NEAR_LIMIT   1.02  /* times the limit: nothing better is worth a search (tuning.md) */
 #define ASK_SDS      1.0   /* lower bound that chooses the next question */
-#define STOP_SDS     1.75  /* lower bound that must lie above the best for a race to end */
+#define STOP_SDS     1.25  /* lower bound that must lie above the best for a race to end, */
+#define NEAR_SDS     3.0   /* and for a step away from the best to be left out */
 #define SURE_SDS     1.5   /* lower bound that must lie above the best for a default or the last winner to be left out */
 #define STOP_MARGIN  0.01  /* faster by less than this is not worth a question */
-#define MISSED       0.042 /* share of the best time that races of the recorded run missed, in 95 % of its problems */
+#define MISSED       0.042 /* share of the best time that earlier races missed, in 95 % of the recorded problems */
+#define GAP_CHANCE   0.1   /* that an untried candidate beats the gap, by the estimates */
+#define GAP_SDS      2.0   /* lower bound that says how near to the best an untried candidate may come */
+#define GAP_MOST     48    /* of these the gap looks at the nearest: those behind them are like them */
 #define FAMILY_LEAST 8     /* questions, or answers of neighbours, before a family that may hold the best is given up */
 
 /* Prior variances of r = ln(measured / predicted), by what the times of two candidates have in common. These and the bounds above
  * were chosen on the recorded run that tests/e2e/strategies.sh replays; a factor of 3 on any variance changes its result by
  * 0.3 % and a few GPU seconds. */
-#define PROBLEM_OFFSET    0.04 /* the problem, */
-#define FAMILY_OFFSET     0.04 /* the family, */
-#define ADDITIVE          0.06 /* values of single parameters, */
-#define INTERACTION       0.03 /* combinations of them, */
-#define MODEL_SLOPE       0.3  /* and how far the model's ln us is to be believed, for each unit of it */
-#define NOISE             1e-3 /* of a measurement, and of what the above does not explain */
-#define ADDITIVE_STEPS    2.0  /* steps of a parameter over which its effect changes by e */
-#define INTERACTION_STEPS 2.0  /* the same of combinations, all steps together */
-#define SHARED            0.8  /* correlation of all but the offset on neighbouring problems */
-#define SCALE_PRIOR       8.0  /* measurements that the size of these variances is worth against what the evidence says */
+#define PROBLEM_OFFSET 0.04 /* the problem, */
+#define FAMILY_OFFSET  0.04 /* the family, */
+#define ADDITIVE       0.06 /* values of single parameters, */
+#define INTERACTION    0.03 /* combinations of them, */
+#define MODEL_SLOPE    0.3  /* and how far the model's ln us is to be believed, for each unit of it */
+#define NOISE          1e-3 /* of a measurement, and of what the above does not explain */
+#define FADE_STEPS     2.0 /* steps of a parameter over which its effect changes by e; of combinations, all steps together */
+#define SHARED         0.8 /* correlation of all but the offset on neighbouring problems */
+#define SCALE_PRIOR    8.0 /* measurements that the size of these variances is worth against what the evidence says */
 
 static const char *const names[TERN_STRATEGY_COUNT] = {"exhaustive", "random", "model", "race"};
 
 struct point {
     struct tern_search_point p;
-    double steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
-    double centred;                       /* ln of the prediction, less the mean of all */
-    bool asked, told, twin;               /* twin: of a neighbour's winner */
-    double *solved;                       /* L^-1 k of this point against the evidence, one number each piece of it */
-    double variance, mean;                /* of r, given the evidence */
+    int steps[TERN_SEARCH_MAX_VALUES]; /* position of each value among the values of its family */
+    double centred;                    /* ln of the prediction, less the mean of all */
+    bool asked, told, twin;            /* twin: of a neighbouring problem's winner */
+    double variance, mean;             /* of r, given the evidence */
 };
 
 /* One measurement: of a point of this problem, or of its twin on a neighbouring one. */
 struct evidence {
     size_t point, problem; /* problem 0: this one */
     double *row;           /* of L, the Cholesky factor of the covariance of all evidence */
+    double *solved;        /* (L^-1 k) of this piece for each point */
     double whitened;       /* (L^-1 r) of this piece */
 };
 
@@ -53,11 +58,13 @@ struct tern_search {
     struct point *points;
     size_t count, at; /* at: next of `order` */
     size_t *order;    /* fixed orders */
+    double *fade;     /* exp(-steps / FADE_STEPS), up to `count` steps */
     size_t order_count;
     struct evidence *evidence;
     size_t evidence_count, evidence_room, family_count, asked;
     double surprise; /* sum of the squares of whitened evidence: its number, if the variances are of the right size */
     double limit_us, best_us;
+    const struct point *best; /* NULL before the first time told */
 };
 
 enum tern_strategy tern_strategy_find(const char *name) {
@@ -74,17 +81,17 @@ const char *tern_strategy_name(enum tern_strategy strategy) {
 /* ---- estimates of a race: Gaussian process regression (Rasmussen and Williams 2006, algorithm 2.1), one measurement at a
  * time ---- */
 
-static double covariance(const struct point *a, const struct point *b, bool same_problem) {
-    double sum = same_problem ? PROBLEM_OFFSET : 0, alike = 0, steps = 0;
+static double covariance(const struct tern_search *s, const struct point *a, const struct point *b, bool same_problem) {
+    double sum = same_problem ? PROBLEM_OFFSET : 0, alike = 0, all_alike = 1;
     sum += MODEL_SLOPE * a->centred * b->centred * (same_problem ? 1 : SHARED);
     if (a->p.family != b->p.family)
         return sum;
     for (size_t v = 0; v < a->p.value_count; v++) {
-        double away = fabs(a->steps[v] - b->steps[v]);
-        steps += away;
-        alike += exp(-away / ADDITIVE_STEPS);
+        double fade = s->fade[abs(a->steps[v] - b->steps[v])];
+        alike += fade;
+        all_alike *= fade;
     }
-    double effects = FAMILY_OFFSET + INTERACTION * exp(-steps / INTERACTION_STEPS);
+    double effects = FAMILY_OFFSET + INTERACTION * all_alike;
     effects += a->p.value_count > 0 ? ADDITIVE * alike / (double)a->p.value_count : ADDITIVE;
     return sum + (same_problem ? 1 : SHARED) * effects;
 }
@@ -95,17 +102,18 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
     if (n == s->evidence_room) {
         s->evidence_room = n ? 2 * n : 64;
         s->evidence = tern_realloc(s->evidence, s->evidence_room * sizeof *s->evidence);
-        for (size_t i = 0; i < s->count; i++)
-            s->points[i].solved = tern_realloc(s->points[i].solved, s->evidence_room * sizeof(double));
     }
     struct evidence *e = &s->evidence[n];
-    *e = (struct evidence){.point = index, .problem = problem, .row = tern_alloc((n + 1) * sizeof(double))};
+    *e = (struct evidence){.point = index,
+                           .problem = problem,
+                           .row = tern_alloc((n + 1) * sizeof(double)),
+                           .solved = tern_alloc(s->count * sizeof(double))};
     const struct point *at = &s->points[index];
-    double left = covariance(at, at, true) + NOISE;
+    double left = covariance(s, at, at, true) + NOISE;
     e->whitened = r;
     for (size_t j = 0; j < n; j++) {
         const struct evidence *other = &s->evidence[j];
-        double k = covariance(at, &s->points[other->point], problem == other->problem);
+        double k = covariance(s, at, &s->points[other->point], problem == other->problem);
         for (size_t l = 0; l < j; l++)
             k -= e->row[l] * other->row[l];
         e->row[j] = k / other->row[j];
@@ -115,22 +123,27 @@ static void learn(struct tern_search *s, size_t index, size_t problem, double r)
     e->row[n] = sqrt(left > NOISE / 2 ? left : NOISE / 2);
     e->whitened /= e->row[n];
     s->surprise += e->whitened * e->whitened;
+    for (size_t i = 0; i < s->count; i++)
+        e->solved[i] = covariance(s, &s->points[i], at, problem == 0);
+    for (size_t j = 0; j < n; j++)
+        for (size_t i = 0; i < s->count; i++)
+            e->solved[i] -= s->evidence[j].solved[i] * e->row[j];
     for (size_t i = 0; i < s->count; i++) {
-        struct point *p = &s->points[i];
-        double k = covariance(p, at, problem == 0);
-        for (size_t j = 0; j < n; j++)
-            k -= p->solved[j] * e->row[j];
-        p->solved[n] = k / e->row[n];
-        p->mean += p->solved[n] * e->whitened;
-        p->variance -= p->solved[n] * p->solved[n];
+        e->solved[i] /= e->row[n];
+        s->points[i].mean += e->solved[i] * e->whitened;
+        s->points[i].variance -= e->solved[i] * e->solved[i];
     }
     s->evidence_count = n + 1;
 }
 
+/* Of all variances, by how much the evidence surprised. */
+static double scale_of(const struct tern_search *s) {
+    return (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
+}
+
 /* Bound of ln us so many standard deviations below the estimate; negative: above it. */
 static double lower_bound(const struct tern_search *s, const struct point *p, double sds) {
-    double scale = (SCALE_PRIOR + s->surprise) / (SCALE_PRIOR + (double)s->evidence_count);
-    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale * p->variance : 0);
+    return log(p->p.predicted_us) + p->mean - sds * sqrt(p->variance > 0 ? scale_of(s) * p->variance : 0);
 }
 
 /* ---- opening ---- */
@@ -156,7 +169,7 @@ static void rank_values(struct tern_search *s, size_t family, size_t v) {
         if (p->p.family != family || v >= p->p.value_count)
             continue;
         const int64_t *found = bsearch(&p->p.values[v], values, distinct, sizeof *values, by_value);
-        p->steps[v] = (double)(found - values);
+        p->steps[v] = (int)(found - values);
     }
     free(values);
 }
@@ -196,6 +209,9 @@ struct tern_search *tern_search_open(enum tern_strategy strategy, const struct t
     s->strategy = strategy;
     s->points = tern_alloc_zero(count + 1, sizeof *s->points);
     s->order = tern_alloc((count + 1) * sizeof *s->order);
+    s->fade = tern_alloc((count + 1) * sizeof *s->fade);
+    for (size_t i = 0; i <= count; i++)
+        s->fade[i] = exp(-(double)i / FADE_STEPS);
     s->count = count;
     s->limit_us = limit_us;
     s->best_us = (double)INFINITY;
@@ -212,7 +228,7 @@ struct tern_search *tern_search_open(enum tern_strategy strategy, const struct t
         for (size_t v = 0; v < TERN_SEARCH_MAX_VALUES; v++)
             rank_values(s, f, v);
     for (size_t i = 0; i < count; i++)
-        s->points[i].variance = covariance(&s->points[i], &s->points[i], true);
+        s->points[i].variance = covariance(s, &s->points[i], &s->points[i], true);
     make_order(s, seed);
     return s;
 }
@@ -220,17 +236,22 @@ struct tern_search *tern_search_open(enum tern_strategy strategy, const struct t
 void tern_search_close(struct tern_search *s) {
     if (!s)
         return;
-    for (size_t i = 0; i < s->count; i++)
-        free(s->points[i].solved);
-    for (size_t e = 0; e < s->evidence_count; e++)
+    for (size_t e = 0; e < s->evidence_count; e++) {
         free(s->evidence[e].row);
+        free(s->evidence[e].solved);
+    }
     free(s->evidence);
     free(s->points);
     free(s->order);
+    free(s->fade);
     free(s);
 }
 
 #define ANY_FAMILY SIZE_MAX
+
+static bool is_open(const struct point *p) {
+    return !p->asked && !p->told && !p->p.closed;
+}
 
 /* Least lower bound among the points of a family that nobody asked for. */
 static struct point *most_promising(const struct tern_search *s, size_t family, double sds, double *bound) {
@@ -238,7 +259,7 @@ static struct point *most_promising(const struct tern_search *s, size_t family, 
     *bound = (double)INFINITY;
     for (size_t i = 0; i < s->count; i++) {
         struct point *p = &s->points[i];
-        if (p->asked || p->told || (family != ANY_FAMILY && p->p.family != family))
+        if (!is_open(p) || (family != ANY_FAMILY && p->p.family != family))
             continue;
         double lower = lower_bound(s, p, sds);
         if (!best || lower < *bound) {
@@ -277,7 +298,7 @@ void tern_search_twin(struct tern_search *s, size_t family, const int64_t *winne
         size_t differ = 0;
         for (size_t v = 0; v < p->p.value_count; v++)
             differ += p->p.values[v] != winner[v];
-        if (p->p.family != family || differ > least ||
+        if (p->p.closed || p->p.family != family || differ > least ||
             (nearest && differ == least && p->p.predicted_us >= nearest->p.predicted_us))
             continue;
         nearest = p;
@@ -303,7 +324,7 @@ static size_t neglected_family(const struct tern_search *s) {
         for (size_t i = 0; i < s->count; i++) {
             const struct point *p = &s->points[i];
             known += p->p.family == f && (p->asked || p->told);
-            left += p->p.family == f && !p->asked && !p->told;
+            left += p->p.family == f && is_open(p);
         }
         for (size_t e = 0; e < s->evidence_count; e++)
             known += s->evidence[e].problem != 0 && s->points[s->evidence[e].point].p.family == f;
@@ -319,7 +340,7 @@ static struct point *must_be_asked(const struct tern_search *s) {
     struct point *best = NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct point *p = &s->points[i];
-        bool open = (p->p.must_ask || p->twin) && !p->asked && !p->told;
+        bool open = (p->p.must_ask || p->twin) && is_open(p);
         if (open && !p->twin && isfinite(s->best_us) && lower_bound(s, p, SURE_SDS) > log(s->best_us))
             open = false;
         if (open && (!best || lower_bound(s, p, 0) < lower_bound(s, best, 0)))
@@ -328,8 +349,42 @@ static struct point *must_be_asked(const struct tern_search *s) {
     return best;
 }
 
-/* Where nothing is known a default to start from, then by promise; before the end what must have its say, and families of which
- * little is known. */
+/* Of the points that have parameter `v` a step from where `from` has it, the one most like it in the others. NULL: there is none. */
+static struct point *step_away(const struct tern_search *s, const struct point *from, size_t v, int step) {
+    struct point *nearest = NULL;
+    int least = INT_MAX;
+    for (size_t i = 0; i < s->count; i++) {
+        struct point *p = &s->points[i];
+        if (p->p.closed || p->p.family != from->p.family || p->steps[v] - from->steps[v] != step)
+            continue;
+        int away = 0;
+        for (size_t other = 0; other < p->p.value_count; other++)
+            away += abs(p->steps[other] - from->steps[other]);
+        if (away > least || (away == least && p->p.predicted_us >= nearest->p.predicted_us))
+            continue;
+        nearest = p;
+        least = away;
+    }
+    return nearest;
+}
+
+/* The most promising candidate that is a step of one parameter, and of what the grid makes follow from it, away from the best.
+ * What is known of a parameter may be of problems where it acts the other way: before the end each step has its say, unless it is
+ * far out of reach. */
+static struct point *untried_step(const struct tern_search *s) {
+    struct point *found = NULL;
+    for (size_t v = 0; s->best && v < s->best->p.value_count; v++)
+        for (int step = -1; step <= 1; step += 2) {
+            struct point *p = step_away(s, s->best, v, step);
+            if (p && is_open(p) && lower_bound(s, p, NEAR_SDS) < log(s->best_us) &&
+                (!found || lower_bound(s, p, 0) < lower_bound(s, found, 0)))
+                found = p;
+        }
+    return found;
+}
+
+/* Where nothing is known a default to start from, then by promise; before the end what must have its say, families of which little
+ * is known, and the steps away from the best. */
 static struct point *next_of_race(const struct tern_search *s) {
     double bound;
     struct point *p = s->evidence_count + s->asked == 0 || seen_enough(s) ? must_be_asked(s) : NULL;
@@ -339,7 +394,7 @@ static struct point *next_of_race(const struct tern_search *s) {
         return p;
     size_t family = ANY_FAMILY;
     if (seen_enough(s) && (family = neglected_family(s)) == ANY_FAMILY)
-        return NULL;
+        return untried_step(s);
     return most_promising(s, family, ASK_SDS, &bound);
 }
 
@@ -350,7 +405,7 @@ bool tern_search_next(struct tern_search *s, size_t *index) {
     }
     for (; s->at < s->order_count; s->at++) {
         struct point *p = &s->points[s->order[s->at]];
-        if (!p->asked && !p->told)
+        if (is_open(p))
             return ask(s, p, index);
     }
     return false;
@@ -363,8 +418,10 @@ void tern_search_tell(struct tern_search *s, size_t index, double us) {
     p->told = true;
     if (!(us > 0) || !isfinite(us))
         return;
-    if (us < s->best_us)
+    if (us < s->best_us) {
         s->best_us = us;
+        s->best = p;
+    }
     if (s->strategy == TERN_STRATEGY_RACE)
         learn(s, index, 0, log(us / p->p.predicted_us));
 }
@@ -373,11 +430,42 @@ double tern_search_best(const struct tern_search *s) {
     return s->best_us;
 }
 
+/* Of the candidates that were not told of, closed ones too, the GAP_MOST that may be fastest; returns how many. */
+static size_t contenders(const struct tern_search *s, const struct point **list) {
+    struct keyed *keys = tern_alloc((s->count + 1) * sizeof *keys);
+    size_t count = 0;
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->points[i].told)
+            keys[count++] = (struct keyed){lower_bound(s, &s->points[i], GAP_SDS), i};
+    qsort(keys, count, sizeof *keys, by_key);
+    count = count < GAP_MOST ? count : GAP_MOST;
+    for (size_t i = 0; i < count; i++)
+        list[i] = &s->points[keys[i].index];
+    free(keys);
+    return count;
+}
+
+/* Of the errors of two estimates, given the evidence. */
+static double covariance_left(const struct tern_search *s, const struct point *a, const struct point *b) {
+    double left = covariance(s, a, b, true);
+    for (size_t e = 0; e < s->evidence_count; e++)
+        left -= s->evidence[e].solved[a - s->points] * s->evidence[e].solved[b - s->points];
+    return scale_of(s) * left;
+}
+
 double tern_search_gap(const struct tern_search *s) {
-    double bound;
+    const struct point *list[GAP_MOST];
+    double mean[GAP_MOST], left[GAP_MOST * GAP_MOST];
+    size_t n = contenders(s, list);
     if (!isfinite(s->best_us))
         return 1;
-    if (!most_promising(s, ANY_FAMILY, 1, &bound))
+    if (n == 0)
         return 0;
-    return fmax(1 - exp(bound) / s->best_us, MISSED);
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = lower_bound(s, list[i], 0);
+        for (size_t j = 0; j < n; j++)
+            left[i * n + j] = covariance_left(s, list[i], list[j]);
+    }
+    double gap = 1 - exp(tern_joint_least(mean, left, n, GAP_CHANCE, s->asked)) / s->best_us;
+    return fmin(fmax(gap, MISSED), fmax(1 - s->limit_us / s->best_us, 0));
 }

@@ -8,8 +8,8 @@
  *
  * The race is Bayesian optimisation: a Gaussian process (Rasmussen and Williams 2006) over r = ln(measured / predicted), whose
  * covariance says that candidates with like parameters behave alike; the next question is the least lower confidence bound
- * (Srinivas et al. 2010), and it ends when no bound of the untried lies below the best time. Results of neighbouring problems
- * are evidence of less correlation. */
+ * (Srinivas et al. 2010), and it ends when no bound of the untried lies below the best time and what is a step of one
+ * parameter away from the best was tried as well. Results of neighbouring problems are evidence of less correlation. */
 #ifndef TERN_SPACE_SEARCH_H
 #define TERN_SPACE_SEARCH_H
 
@@ -24,6 +24,7 @@ struct tern_search_point {
     size_t value_count;    /* the same for a family; at most TERN_SEARCH_MAX_VALUES */
     double predicted_us;   /* cost model; > 0 */
     bool must_ask;         /* a race asks it unless it is surely slower than the best: defaults, the last winner */
+    bool closed;           /* cannot be asked, but may be the best: it is not built */
 };
 #define TERN_SEARCH_MAX_VALUES 24
 
@@ -63,9 +64,9 @@ void tern_search_tell(struct tern_search *s, size_t index, double us);
 /* Best time told, INFINITY before the first. */
 double tern_search_best(const struct tern_search *s);
 
-/* By how much the best time may still be beaten by a candidate that was not tried, as a share of it: the largest
- * 1 - estimate / best over the untried, at one standard deviation, and no less than what searches that hoped for nothing more were
- * seen to miss (4.2 %, tests/e2e/strategies.sh). 0 when all were tried, 1 when nothing is known. */
+/* By how much the best time may still be beaten by a candidate that was not tried, closed ones too, as a share of it: beaten by more at
+ * one chance in ten, by the estimates and how their errors go together; no less than what earlier searches were seen to miss (4.2 %,
+ * tests/e2e/strategies.sh), and no further than the limit. 0 when all were tried, 1 when nothing is known. */
 double tern_search_gap(const struct tern_search *s);
 
 #endif

@@ -113,6 +113,17 @@ local function is_default(p)
     return true
 end
 
+-- Row blocks of 64 times tiles of x, the clusters that are resident, and the row blocks that each takes at a time.
+local row_blocks = "ceil_div(M,BLOCK_M)*ceil_div(N,64)"
+local clusters = "max(SMS/(CLUSTER_K+PAIR)*(8-(CLUSTER_K>3))/8,1)"
+local held = "(CONSUMERS/K_PARTS*ROW_BLOCKS)"
+
+-- Elements of y that the busiest block computes. Warpgroups without a row block leave the tensor cores to the others, but not the
+-- time that dequantising takes: what is free in the last turn counts a quarter.
+local share = "ceil_div(" .. row_blocks .. "," .. clusters .. ")"
+local busiest_block = "STREAM_K>0?64*BLOCK_M*" .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held
+    .. "*ceil_div(" .. share .. "," .. held .. "))/(CLUSTER_K+PAIR)"
+
 -- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
 -- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
 local function busiest(p, problem, gpu, block_m)
@@ -276,6 +287,7 @@ return {
         block = "128*(CONSUMERS+1)",
         smem = smem,
         cluster = "CLUSTER_K+PAIR",
+        busiest = busiest_block,
         workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },
 }

@@ -94,7 +94,7 @@ static void test_limit(void **state) {
 }
 
 static int64_t occupancy(const struct tern_gpu *gpu, int64_t block, int64_t smem, int64_t registers, int64_t static_smem) {
-    struct tern_geometry g = {{1, 1, 1}, block, 1, smem, 0, 0, 0};
+    struct tern_geometry g = {{1, 1, 1}, block, 1, smem, 0, 0, 0, 0};
     struct tern_resources r = {registers, static_smem, 0};
     return tern_cost_occupancy(gpu, &g, &r);
 }
@@ -124,7 +124,7 @@ static double predict(const struct tern_gpu *gpu, int64_t m, int64_t blocks, int
     struct tern_format f = format("ternary-g128");
     struct tern_problem_shape p = {.format = &f, .m = m, .n = 37888, .k = 3584, .type = TERN_F16};
     struct tern_candidate c = {.tmpl = &MMA};
-    struct tern_geometry g = {{blocks, 1, 1}, block, 1, smem, 0, 0, 0};
+    struct tern_geometry g = {{blocks, 1, 1}, block, 1, smem, 0, 0, 0, 0};
     struct tern_resources r = {registers, 0, spill};
     return tern_cost_predict_us(gpu, &c, &p, &g, &r);
 }
@@ -153,13 +153,13 @@ static void test_prefill_preferences(void **state) {
     t.param_count = 2;
     for (int64_t tile = 16; tile <= 128; tile *= 2) { /* larger tiles read less from L2 */
         struct tern_candidate c = {.tmpl = &t, .values = {tile, tile}};
-        struct tern_geometry g = {{37888 / tile, 2048 / tile, 1}, 256, 1, 65536, 0, 0, 0};
+        struct tern_geometry g = {{37888 / tile, 2048 / tile, 1}, 256, 1, 65536, 0, 0, 0, 0};
         double us = tern_cost_predict_us(&H200, &c, &p, &g, &UNBUILT);
         assert_true(us < last);
         last = us;
     }
     struct tern_candidate fits = {.tmpl = &t, .values = {128, 128}}, wasteful = {.tmpl = &t, .values = {192, 128}};
-    struct tern_geometry g = {{296, 2, 1}, 256, 1, 65536, 0, 0, 0};
+    struct tern_geometry g = {{296, 2, 1}, 256, 1, 65536, 0, 0, 0, 0};
     p.m = 256; /* 2 tiles of 128 fit, 2 of 192 are padded by half */
     assert_true(tern_cost_predict_us(&H200, &fits, &p, &g, &UNBUILT) <
                 tern_cost_predict_us(&H200, &wasteful, &p, &g, &UNBUILT));
@@ -167,6 +167,22 @@ static void test_prefill_preferences(void **state) {
     through.workspace_bytes = 256LL * 37888 * 8;
     assert_true(tern_cost_predict_us(&H200, &fits, &p, &g, &UNBUILT) <
                 tern_cost_predict_us(&H200, &fits, &p, &through, &UNBUILT));
+}
+
+/* Of two launches of equal grids the one whose blocks share the work worse is slower; sums of larger clusters take longer to meet. */
+static void test_work_of_a_block(void **state) {
+    (void)state;
+    struct tern_template t = MMA;
+    struct tern_format f = format("ternary-g128");
+    struct tern_problem_shape p = {.format = &f, .m = 1024, .n = 3584, .k = 3584, .type = TERN_F16};
+    strcpy(t.params[0].name, "CLUSTER_K");
+    t.param_count = 1;
+    struct tern_candidate two = {.tmpl = &t, .values = {2}}, eight = {.tmpl = &t, .values = {8}};
+    struct tern_geometry even = {{132, 1, 1}, 256, 2, 65536, 0, 0, 0, 1024 * 3584 / 132}, uneven = even;
+    uneven.busiest *= 2;
+    double us = tern_cost_predict_us(&H200, &two, &p, &even, &UNBUILT);
+    assert_true(tern_cost_predict_us(&H200, &two, &p, &uneven, &UNBUILT) > 1.5 * us);
+    assert_true(tern_cost_predict_us(&H200, &eight, &p, &even, &UNBUILT) > us + 4e-6 * 1024 * 3584 * 6 / 4.8);
 }
 
 static void test_cannot_launch(void **state) {
@@ -198,6 +214,7 @@ static void test_finite_and_monotone(void **state) {
             (int64_t)tern_random_below(&r, 250000),
             (int64_t)tern_random_below(&r, 1 << 20),
             0,
+            0,
             0};
         struct tern_resources build = {(int64_t)tern_random_below(&r, 256), 0, (int64_t)tern_random_below(&r, 2) * 64};
         double us = tern_cost_predict_us(gpu, &c, &p, &g, &build);
@@ -221,6 +238,7 @@ int main(void) {
         cmocka_unit_test(test_occupancy),
         cmocka_unit_test(test_decode_preferences),
         cmocka_unit_test(test_prefill_preferences),
+        cmocka_unit_test(test_work_of_a_block),
         cmocka_unit_test(test_cannot_launch),
         cmocka_unit_test(test_finite_and_monotone),
     };

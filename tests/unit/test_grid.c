@@ -192,6 +192,10 @@ static void test_geometry(void **state) {
     assert_int_equal(g.cluster, 1);
     assert_int_equal(g.smem_bytes, 65536);
     assert_int_equal(g.workspace_bytes, 33 * 4600 * 4 * 2);
+    assert_int_equal(g.busiest, 0); /* the template does not say */
+    strcpy(t.busiest, "ceil_div(N,64)*M*SPLIT_K");
+    assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
+    assert_int_equal(g.busiest, 72 * 33 * 2);
     p.m = 0; /* nothing to launch */
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
     assert_int_equal(g.grid[0] + g.grid[1] + g.grid[2], 0);
