@@ -42,12 +42,22 @@ struct tern_checksum_args {
     long long count;         /* words of 8 bytes */
 };
 
-/* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16 or bfloat16, (q - z) * scale rounded once. Takes
- * struct tern_args (tern/abi.h): codes, scales, zeros, n, k, groups, group_size; y is W. Built for one format by the macros
- * TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1), TERN_ZERO (zero point when not asym) and TERN_BF16 (0, 1). Grid ceil(tiles / 8) with tiles =
- * ceil(n/16) * ceil(k/128), block 256: one warp a tile. */
+/* Where the scales, binary32 [ceil(k/128)][rows], lie behind a matrix [rows][k] of e4m3 numbers: one for 128 k of a row, as cuBLASLt takes
+ * them (VEC128). */
+#define TERN_E4M3_SCALES_AT(rows, k)    (((rows) * (k) + 255) / 256 * 256)
+#define TERN_E4M3_MATRIX_BYTES(rows, k) (TERN_E4M3_SCALES_AT(rows, k) + ((k) + 127) / 128 * (rows) * 4)
+
+/* dequantise.cu, `tern_dequantise`: packed layout frag16x128 -> W [N][K] binary16 or bfloat16, (q - z) * scale rounded once; or q - z
+ * as e4m3 and then the scales, of formats with groups of a multiple of 128 or one scale a row. Takes struct tern_args (tern/abi.h): codes,
+ * scales, zeros, n, k, groups, group_size; y is W. Built for one format by the macros TERN_BITS (2, 3, 4, 8), TERN_ASYM (0, 1),
+ * TERN_ZERO (zero point when not asym), TERN_BF16 and TERN_E4M3 (0, 1; up to 4 bits). Grid ceil(tiles / 8) with tiles = ceil(n/16) *
+ * ceil(k/128), block 256: one warp a tile. */
 #define TERN_DEQUANTISE_WARPS  8
 #define TERN_DEQUANTISE_LAYOUT "frag16x128"
+
+/* quantise.cu, `tern_quantise`: x [M][K] binary16 -> e4m3 and then the scales, in the workspace. Takes struct tern_args: x,
+ * workspace, m, k. Grid m, block 256. */
+#define TERN_QUANTISE_THREADS 256
 
 /* pack.cu, `tern_pack`: canonical weights -> the arrays of a layout (formats/layout.h, which fills all but the pointers), and `tern_unpack`,
  * the exact inverse. Grid ceil(row_tiles * k_tiles / 4), block 128: one warp a tile. */

@@ -1,6 +1,6 @@
 /* Runs one quantised linear layer by an exported table and compares every element with an FP64 reference on the CPU.
  *     layer FOLDER FORMAT M N K [OP]      e.g. layer dispatch ternary-g128 4 3584 3584 (the o projection of Qwen2.5-7B)
- * OP: linear-a16 (default), or linear-a8, which rounds x to int8 in the launch, one scale a row.
+ * OP: linear-a16 (default), or linear-a8 or linear-e4m3, which round x to int8 or e4m3 in the launch, one scale a row.
  * FOLDER is what `tune export` wrote; its header is compiled into this program. Exit 1: an element is wrong. */
 #include "device.h"
 
@@ -133,23 +133,31 @@ static void launch(struct tern_rt *rt, struct problem *p) {
            choice.use_cublas ? " (FP16 cuBLAS was faster here)" : "");
 }
 
-/* What linear-a8 may add to the error: x is off by half a 127th of the largest of its row, group scales by half a 127th of the
- * largest of theirs if they are rounded. */
+/* How far x may be off where its row's largest is `largest`: half a 127th of that in linear-a8; in linear-e4m3 a 16th of itself, or half
+ * the smallest step, which is 2^-9 of a 448th. */
+static double x_error(const struct problem *p, double x, double largest) {
+    return strcmp(p->layer.op, "linear-e4m3") == 0 ? fmax(fabs(x) / 16, largest / 448 * 0x1p-10) : largest / 254;
+}
+
+/* What ops that round x may add to the error: that times the weights; half a 127th of the largest group scale of a row of W where those are
+ * rounded, too; a 2^10th of all products for tensor cores that keep 14 bits of e4m3 sums. */
 static double rounding_bound(const struct problem *p, int64_t row, int64_t col) {
-    double x = 0, scale = 0, sum = 0;
-    if (strcmp(p->layer.op, "linear-a8") != 0)
+    const double kept = strcmp(p->layer.op, "linear-e4m3") == 0 ? 0x1p-10 : 0;
+    double largest = 0, scale = 0, sum = 0;
+    if (strcmp(p->layer.op, "linear-a16") == 0)
         return 0;
     for (int64_t i = 0; i < p->k; i++)
-        x = fmax(x, fabs(value_of(p->x[row * p->k + i])));
+        largest = fmax(largest, fabs(value_of(p->x[row * p->k + i])));
     for (int64_t group = 0; group < p->layer.groups; group++)
         scale = fmax(scale, value_of(p->weights.scales[group * p->n + col]));
     for (int64_t i = 0; i < p->k; i++) {
         int64_t entry = i / p->layer.group_size * p->n + col;
+        double x = fabs(value_of(p->x[row * p->k + i])), error = x_error(p, x, largest);
         double code =
             fabs(p->weights.codes[col * p->k + i] - (double)(p->weights.zeros ? p->weights.zeros[entry] : p->zero));
-        sum += x / 254 * value_of(p->weights.scales[entry]) * code;
+        sum += (error + kept * (x + error)) * value_of(p->weights.scales[entry]) * code;
         if (p->rounds_scales)
-            sum += scale / 254 * (fabs(value_of(p->x[row * p->k + i])) + x / 254) * code;
+            sum += scale / 254 * (x + error) * code;
     }
     return sum;
 }

@@ -220,9 +220,7 @@ static enum tern_status put_baselines(struct final *f, struct tern_error *err) {
             row.sm_mhz = (int)tern_message_int(f->reply, "loaded_mhz", 0);
         tern_str_copy(row.policy, sizeof row.policy, sustained ? sustained_policy(f->run) : tern_run_policy(f->run, f->p));
         tern_str_copy(row.kind, sizeof row.kind, kind);
-        tern_str_format(row.detail, sizeof row.detail, "algorithm %lld of %lld",
-                        (long long)tern_message_int(f->reply, "best_algorithm", -1),
-                        (long long)tern_message_int(f->reply, "algorithms", -1));
+        tern_str_copy(row.detail, sizeof row.detail, tern_message_text(json_object_get(f->reply, "details"), kind));
         row.us = stats.median;
         row.us_lo = stats.lo;
         row.us_hi = stats.hi;
@@ -288,6 +286,7 @@ static void compare_baselines(const struct final *f, const struct finalist *x, s
     }
     row->default_us = baseline_us(f, "cublaslt-default");
     row->dequant_us = baseline_us(f, "dequant-cublaslt");
+    row->dequant_e4m3_us = baseline_us(f, "dequant-e4m3-cublaslt");
     if (x->sustained.run == 0)
         return;
     row->sustained_us = x->sustained.us;
@@ -337,6 +336,9 @@ static void judge_rounds(const struct final *f) {
                       (long long)tern_message_int(f->reply, "temperature_c", -1),
                       (long long)tern_message_int(f->reply, "power_w", -1),
                       (long long)tern_message_int(f->reply, "sm_mhz", -1));
+    const char *why_not = tern_message_text(f->reply, "why_not_e4m3");
+    if (why_not[0])
+        tern_log_debug("M=%lld is not compared with dequantising to e4m3 and cuBLASLt FP8: %s", m, why_not);
     f->run->finals_unsettled += json_is_false(json_object_get(f->reply, "settled"));
     f->run->finals_judged++;
 }

@@ -13,7 +13,8 @@ void tern_run_result(const struct run *run, const struct run_problem *p, const s
     const struct tern_template *t = build->candidate.tmpl;
     const struct tern_layer *layer = &run->shapes.layers[p->layer];
     memset(row, 0, sizeof *row);
-    row->us = row->us_lo = row->us_hi = row->p_best = row->regret = row->baseline_us = row->dequant_us = (double)NAN;
+    row->us = row->us_lo = row->us_hi = row->p_best = row->regret = row->baseline_us = row->dequant_us =
+        row->dequant_e4m3_us = (double)NAN;
     row->sustained_us = row->sustained_speedup = row->default_us = (double)NAN;
     row->speedup = row->speedup_lo = row->speedup_hi = row->pct_of_limit = (double)NAN;
     row->planned = !run->measured;

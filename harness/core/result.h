@@ -26,8 +26,9 @@ struct tern_result {
     double regret;     /* share of its time that a better candidate may save: bound over finalists and over the untried */
     char baseline[40]; /* the fastest FP16 cuBLASLt answer: "cublaslt-default" or "cublaslt-best16" */
     double baseline_us;
-    double default_us;                      /* cublaslt-default, which may be the baseline itself; NAN if not known */
-    double dequant_us;                      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
+    double default_us;      /* cublaslt-default, which may be the baseline itself; NAN if not known */
+    double dequant_us;      /* dequantise + cuBLASLt FP16, workspace in device memory; NAN if not measured */
+    double dequant_e4m3_us; /* op linear-e4m3: x quantised, dequantise to e4m3 + cuBLASLt FP8; NAN as above */
     double speedup, speedup_lo, speedup_hi; /* baseline / winner */
     double sustained_us, sustained_speedup; /* under the kernel's own load, cuBLASLt under its own; NAN if memory-bound */
     double limit_us, pct_of_limit;          /* 100 * limit / us */

@@ -26,10 +26,8 @@ struct tern_cuda {
 
     struct tern_cublas_api cublas; /* filled by the first GEMM */
     cublasLtHandle_t cublas_handle;
-    void *cublas_workspace; /* TERN_CUBLAS_WORKSPACE_BYTES, owned */
+    void *cublas_workspace; /* TERN_GEMM_WORKSPACE_BYTES, owned */
 };
-
-#define TERN_CUBLAS_WORKSPACE_BYTES (32u << 20)
 
 /* TERN_OK, or fills err with what was being done and the driver's name and words for the failure. Out of memory and a
  * missing or wedged device are TERN_MISSING, everything else TERN_FAILED. */

@@ -36,11 +36,21 @@ double tern_cuda_busy_s(const void *context);
 double tern_cuda_rest_s(const void *context);
 void tern_graph_free(void *context, struct tern_graph *graph);
 
-/* cuBLASLt GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation, 32 MiB workspace; x, W and y of one type. */
+/* cuBLASLt GEMM y[M,N] = x[M,K] * W[N,K]^T with FP32 accumulation; x, W and y are bfloat16 (TERN_BF16) or binary16. */
 struct tern_gemm;
+#define TERN_GEMM_WORKSPACE_BYTES (32u << 20) /* at most, of one context */
 /* Finds up to 16 heuristic algorithms; fails with TERN_MISSING and a remedy when cuBLASLt is absent. */
 enum tern_status tern_gemm_open(void *context, enum tern_activation type, int64_t m, int64_t n, int64_t k,
                                 struct tern_gemm **gemm, int *algorithms, struct tern_error *err);
+/* The same with x and W in e4m3 and y binary16, by FP8 of cuBLASLt 12.9 and later on compute capability 9.0. TERN_FAILED where it has no
+ * algorithm for this. Scales are device memory, binary32: one for 128 k of a row, [ceil(K/128)][M] and [N], or one a row, [M] and
+ * [N]. */
+struct tern_gemm_scales {
+    const void *x, *w;
+    bool per_row;
+};
+enum tern_status tern_gemm_open_e4m3(void *context, int64_t m, int64_t n, int64_t k, const struct tern_gemm_scales *scales,
+                                     struct tern_gemm **gemm, int *algorithms, struct tern_error *err);
 /* Captures a graph of `count` GEMMs with algorithm `index` (0 is cuBLASLt's default), one for each w[i]. */
 enum tern_status tern_gemm_capture(void *context, struct tern_gemm *gemm, int index, const void *x, const void *const *w,
                                    void *y, size_t count, struct tern_graph **graph, struct tern_error *err);

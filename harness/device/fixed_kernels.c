@@ -17,13 +17,15 @@
 #define CONTROL_COUNT  4096
 #define CONTROL_STEPS  1000
 
-/* One built kernel: reference, compare, checksum, control, late, pack, the probes, then dequantise for each kind of weights. */
+/* One built kernel: reference, compare, checksum, control, late, pack, quantise, the probes, then dequantise for each kind of weights. */
 struct kernel_row {
     const char *file, *entry;
-    int bits, asym, zero, bf16; /* dequantise only; bits 0 elsewhere */
-    const char *macros, *arch;  /* probes only: what is built, and the only target that has its instruction */
+    int bits, asym, zero;    /* dequantise only; bits 0 elsewhere */
+    enum tern_activation to; /* its weights' type: TERN_F16, TERN_BF16, TERN_E4M3 */
+    const char *macros;      /* probes only: what is built */
+    const char *arch;        /* the only target that has its instruction; NULL: any */
 };
-enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, LATE, PACK, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
+enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, LATE, PACK, QUANTISE, PROBES, DEQUANTISE = PROBES + TERN_PROBE_COUNT };
 #define PROBE(probe, type, unroll, arch)                                                                                    \
     {                                                                                                                       \
         "kernels/ceiling.cu", "tern_probe", 0, 0, 0, 0,                                                                     \
@@ -33,10 +35,10 @@ enum { REFERENCE, COMPARE, CHECKSUM, CONTROL, LATE, PACK, PROBES, DEQUANTISE = P
 #define PROBE_TYPES(first, probe, arch)                                                                                     \
     [PROBES + (first)] = PROBE(probe, TERN_PROBE_F16, 1, arch), PROBE(probe, TERN_PROBE_BF16, 1, arch),                     \
               PROBE(probe, TERN_PROBE_S8, 1, arch), PROBE(probe, TERN_PROBE_E4M3, 1, arch)
-#define DEQUANTISE_ROW(bits, asym, zero)                                                                                    \
-    {"kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, 0, NULL, NULL}, {                                        \
-        "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, 1, NULL, NULL                                         \
-    }
+#define DEQUANTISE_TO(bits, asym, zero, type)                                                                               \
+    { "kernels/dequantise.cu", "tern_dequantise", bits, asym, zero, type, NULL, NULL }
+#define DEQUANTISE_16(bits, asym, zero)  DEQUANTISE_TO(bits, asym, zero, TERN_F16), DEQUANTISE_TO(bits, asym, zero, TERN_BF16)
+#define DEQUANTISE_ANY(bits, asym, zero) DEQUANTISE_16(bits, asym, zero), DEQUANTISE_TO(bits, asym, zero, TERN_E4M3)
 static const struct kernel_row rows[] = {
     [REFERENCE] = {"kernels/reference.cu", "tern_reference", 0, 0, 0, 0, NULL, NULL},
     [COMPARE] = {"kernels/compare.cu", "tern_compare", 0, 0, 0, 0, NULL, NULL},
@@ -44,6 +46,7 @@ static const struct kernel_row rows[] = {
     [CONTROL] = {"kernels/control.cu", "tern_control", 0, 0, 0, 0, NULL, NULL},
     [LATE] = {"kernels/late.cu", "tern_late", 0, 0, 0, 0, NULL, NULL},
     [PACK] = {"kernels/pack.cu", "tern_pack", 0, 0, 0, 0, NULL, NULL}, /* of exports; here only to be compiled by tests */
+    [QUANTISE] = {"kernels/quantise.cu", "tern_quantise", 0, 0, 0, 0, NULL, "sm_90a"},
     [PROBES + TERN_FIXED_EMPTY] = PROBE(TERN_PROBE_EMPTY, TERN_PROBE_F16, 1, NULL),
     [PROBES + TERN_FIXED_READ_4] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 4, NULL),
     [PROBES + TERN_FIXED_READ_8] = PROBE(TERN_PROBE_READ, TERN_PROBE_F16, 8, NULL),
@@ -52,15 +55,15 @@ static const struct kernel_row rows[] = {
     PROBE_TYPES(TERN_FIXED_MMA, TERN_PROBE_MMA, NULL),
     PROBE_TYPES(TERN_FIXED_WGMMA, TERN_PROBE_WGMMA, "sm_90a"),
     PROBE_TYPES(TERN_FIXED_WGMMA_SHARED, TERN_PROBE_WGMMA_SHARED, "sm_90a"),
-    [DEQUANTISE] = DEQUANTISE_ROW(2, 0, 1), /* ternary */
-    DEQUANTISE_ROW(2, 0, 2),                /* gptq, sym: zero point 2^(bits-1) */
-    DEQUANTISE_ROW(3, 0, 4),
-    DEQUANTISE_ROW(4, 0, 8),
-    DEQUANTISE_ROW(8, 0, 128),
-    DEQUANTISE_ROW(2, 1, 0), /* gptq, asym: zero points from memory */
-    DEQUANTISE_ROW(3, 1, 0),
-    DEQUANTISE_ROW(4, 1, 0),
-    DEQUANTISE_ROW(8, 1, 0),
+    [DEQUANTISE] = DEQUANTISE_ANY(2, 0, 1), /* ternary */
+    DEQUANTISE_ANY(2, 0, 2),                /* gptq, sym: zero point 2^(bits-1) */
+    DEQUANTISE_ANY(3, 0, 4),
+    DEQUANTISE_ANY(4, 0, 8),
+    DEQUANTISE_16(8, 0, 128),
+    DEQUANTISE_ANY(2, 1, 0), /* gptq, asym: zero points from memory */
+    DEQUANTISE_ANY(3, 1, 0),
+    DEQUANTISE_ANY(4, 1, 0),
+    DEQUANTISE_16(8, 1, 0),
 };
 #define ROW_COUNT ((int)(sizeof rows / sizeof *rows))
 
@@ -85,8 +88,10 @@ static enum tern_status read_source(const struct kernel_row *row, struct tern_st
     if (row->macros)
         tern_str_append(source, row->macros);
     if (row->bits)
-        tern_str_printf(source, "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n#define TERN_BF16 %d\n",
-                        row->bits, row->asym, row->zero, row->bf16);
+        tern_str_printf(source,
+                        "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n#define TERN_BF16 %d\n"
+                        "#define TERN_E4M3 %d\n",
+                        row->bits, row->asym, row->zero, row->to == TERN_BF16, row->to == TERN_E4M3);
     tern_str_append_bytes(source, text, length);
     free(text);
     return TERN_OK;
@@ -271,13 +276,23 @@ enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern
     return status;
 }
 
-static enum tern_status get_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
+static enum tern_status get_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation to,
                                        void **function, struct tern_error *err) {
     for (int i = DEQUANTISE; i < ROW_COUNT; i++)
         if (rows[i].bits == format->bits && rows[i].asym == !format->sym && (rows[i].asym || rows[i].zero == format->zero) &&
-            rows[i].bf16 == (type == TERN_BF16))
+            rows[i].to == to)
             return get(fixed, i, function, err);
     return tern_error_set(err, TERN_INTERNAL, "no dequantisation of %s", format->name);
+}
+
+/* Layers whose x is rounded to bytes have baselines in binary16. */
+static enum tern_activation dense_type(enum tern_activation type) {
+    return type == TERN_BF16 ? TERN_BF16 : TERN_F16;
+}
+
+/* q - z of 8 bits is no e4m3 number; cuBLASLt takes a scale for 128 k, or one a row, and that on Hopper only. */
+static bool serves_e4m3(const struct tern_fixed *fixed, const struct tern_format *format) {
+    return fixed->cuda->cc == 90 && format->bits <= 4 && (format->group <= 0 || format->group % 128 == 0);
 }
 
 enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
@@ -287,16 +302,40 @@ enum tern_status tern_fixed_build(struct tern_fixed *fixed, const struct tern_fo
     void *function;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && status == TERN_OK; i++)
         status = get(fixed, wanted[i], &function, err);
-    return status == TERN_OK ? get_dequantise(fixed, format, type, &function, err) : status;
+    if (status == TERN_OK)
+        status = get_dequantise(fixed, format, dense_type(type), &function, err);
+    if (status == TERN_OK && type == TERN_E4M3 && serves_e4m3(fixed, format))
+        status = get_dequantise(fixed, format, TERN_E4M3, &function, err);
+    return status == TERN_OK && type == TERN_E4M3 && serves_e4m3(fixed, format) ? get(fixed, QUANTISE, &function, err)
+                                                                                : status;
+}
+
+/* Without its function. */
+static struct tern_launch dequantise_launch(const struct tern_args *args) {
+    int64_t tiles = (args->n + 15) / 16 * ((args->k + 127) / 128);
+    return (struct tern_launch){.grid = {(tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, 1},
+                                .block = 32 * TERN_DEQUANTISE_WARPS,
+                                .args = *args};
 }
 
 enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
                                        const struct tern_args *args, struct tern_launch *launch, struct tern_error *err) {
-    int64_t tiles = (args->n + 15) / 16 * ((args->k + 127) / 128);
-    *launch = (struct tern_launch){.grid = {(tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, 1},
-                                   .block = 32 * TERN_DEQUANTISE_WARPS,
-                                   .args = *args};
-    return get_dequantise(fixed, format, type, &launch->function, err);
+    *launch = dequantise_launch(args);
+    return get_dequantise(fixed, format, dense_type(type), &launch->function, err);
+}
+
+enum tern_status tern_fixed_to_e4m3(struct tern_fixed *fixed, const struct tern_format *format, const struct tern_args *args,
+                                    struct tern_launch *launch, struct tern_error *err) {
+    if (!serves_e4m3(fixed, format))
+        return tern_error_set(err, TERN_USAGE,
+                              "cuBLASLt FP8 has no form of %s on compute capability %d: it takes up to 4 bits, scales for "
+                              "128 k or a row, and Hopper",
+                              format->name, fixed->cuda->cc);
+    *launch = dequantise_launch(args);
+    launch->prologue_grid = args->m;
+    launch->prologue_block = TERN_QUANTISE_THREADS;
+    enum tern_status status = get_dequantise(fixed, format, TERN_E4M3, &launch->function, err);
+    return status == TERN_OK ? get(fixed, QUANTISE, &launch->prologue, err) : status;
 }
 
 enum tern_status tern_fixed_late(struct tern_fixed *fixed, void **function, struct tern_error *err) {

@@ -46,6 +46,12 @@ enum tern_status tern_fixed_checksum(struct tern_fixed *fixed, const struct tern
 enum tern_status tern_fixed_dequantise(struct tern_fixed *fixed, const struct tern_format *format, enum tern_activation type,
                                        const struct tern_args *args, struct tern_launch *launch, struct tern_error *err);
 
+/* The same in e4m3, for cuBLASLt's FP8 with a scale for 128 k: a launch that dequantises to args->y, and its prologue, which quantises args->x
+ * to args->workspace (kernels.h: TERN_E4M3_MATRIX_BYTES of n and of m rows). Of args also x, workspace and m. TERN_USAGE where the
+ * format has no such form. */
+enum tern_status tern_fixed_to_e4m3(struct tern_fixed *fixed, const struct tern_format *format, const struct tern_args *args,
+                                    struct tern_launch *launch, struct tern_error *err);
+
 /* Runs the control kernel and checks every result: TERN_FAILED if the device computes wrongly, or its own error. */
 enum tern_status tern_fixed_control(struct tern_fixed *fixed, struct tern_error *err);
 

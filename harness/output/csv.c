@@ -145,7 +145,8 @@ static enum tern_status read_row(const struct tern_strs *fields, const int *plac
     for (size_t c = 0; c < COLUMN_COUNT; c++)
         if (columns[c].kind == NUMBER)
             *(double *)(void *)((char *)row + columns[c].offset) = (double)NAN;
-    row->default_us = row->dequant_us = row->speedup_lo = row->speedup_hi = row->predicted_us = (double)NAN;
+    row->default_us = row->dequant_us = row->dequant_e4m3_us = row->speedup_lo = row->speedup_hi = row->predicted_us =
+        (double)NAN;
     for (size_t c = 0; c < COLUMN_COUNT; c++) {
         if (place[c] < 0)
             continue;

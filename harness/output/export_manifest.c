@@ -25,13 +25,14 @@ static void set_all(json_t *object, const char *const *names, const double *valu
 }
 
 static json_t *entry(const struct tern_export_gpu *gpu, const struct tern_result *row) {
-    static const char *const names[] = {"us",          "us_lo",      "us_hi",   "p_best",   "regret",       "predicted_us",
-                                        "baseline_us", "dequant_us", "speedup", "limit_us", "pct_of_limit", "slowdown"};
+    static const char *const names[] = {"us",           "us_lo",        "us_hi",      "p_best",          "regret",
+                                        "predicted_us", "baseline_us",  "dequant_us", "dequant_e4m3_us", "speedup",
+                                        "limit_us",     "pct_of_limit", "slowdown"};
     double slowdown;
     const struct tern_result *kernel = tern_export_kernel(gpu, row, &slowdown);
-    const double values[] = {row->us,      row->us_lo,        row->us_hi,        row->p_best,
-                             row->regret,  row->predicted_us, row->baseline_us,  row->dequant_us,
-                             row->speedup, row->limit_us,     row->pct_of_limit, slowdown};
+    const double values[] = {row->us,           row->us_lo,        row->us_hi,      row->p_best,          row->regret,
+                             row->predicted_us, row->baseline_us,  row->dequant_us, row->dequant_e4m3_us, row->speedup,
+                             row->limit_us,     row->pct_of_limit, slowdown};
     struct tern_result served = *row;
     served.us *= slowdown;
     json_t *object =
@@ -39,7 +40,7 @@ static json_t *entry(const struct tern_export_gpu *gpu, const struct tern_result
                   (json_int_t)row->m, "n", (json_int_t)row->n, "k", (json_int_t)row->k, "layer", text(row->layer), "planned",
                   row->planned, "template", kernel->template_name, "params", kernel->params, "cubin", kernel->cubin_hash,
                   "answer", tern_selection_use_cublas(&served) ? "cublas" : "kernel");
-    json_object_set_new(object, "dequant_faster", json_boolean(tern_selection_use_dequant(&served)));
+    json_object_set_new(object, "dequant_faster", json_boolean(tern_selection_use_dequant(&served) != 0));
     json_object_set_new(object, "rounds_scales", json_boolean(tern_rounds_scales(kernel->params)));
     json_object_set_new(object, "baseline", row->baseline[0] ? text(row->baseline) : json_null());
     set_all(object, names, values, sizeof values / sizeof values[0]);

@@ -29,16 +29,16 @@ static enum tern_status write_file(const char *dir, const struct report_model *m
 /* One line a problem. Column numbers are known to scripts/{roofline,latency,limit}.gp. */
 static void add_rows(const struct report_model *model, struct tern_str *out) {
     /* time_us is the median, or the prediction where planned is 1; tflops are 2MNK over it. */
-    tern_str_append(out,
-                    "series\tlayer\tn\tk\tcount\tm\ttime_us\tus_lo\tus_hi\tplanned\tbaseline_us\tdequant_us\tlimit_us\t"
-                    "speedup\tpct_of_limit\tflop_per_byte\ttflops\tsustained_us\tsustained_speedup\tdefault_us\tpolicy\n");
+    tern_str_append(out, "series\tlayer\tn\tk\tcount\tm\ttime_us\tus_lo\tus_hi\tplanned\tbaseline_us\tdequant_us\tlimit_us\t"
+                         "speedup\tpct_of_limit\tflop_per_byte\ttflops\tsustained_us\tsustained_speedup\tdefault_"
+                         "us\tdequant_e4m3_us\tpolicy\n");
     for (size_t i = 0; i < model->count; i++) {
         const struct tern_result *row = &model->rows[i];
         char series[64], layer[40];
         double us = report_time_us(row), flop = 2.0 * (double)row->m * (double)row->n * (double)row->k;
-        const double numbers[] = {row->baseline_us,       row->dequant_us,        row->limit_us,     row->speedup,
-                                  report_percent(row),    flop / model->bytes[i], flop / (us * 1e6), row->sustained_us,
-                                  row->sustained_speedup, row->default_us};
+        const double numbers[] = {row->baseline_us,       row->dequant_us,        row->limit_us,       row->speedup,
+                                  report_percent(row),    flop / model->bytes[i], flop / (us * 1e6),   row->sustained_us,
+                                  row->sustained_speedup, row->default_us,        row->dequant_e4m3_us};
         report_series(row, series, sizeof series);
         report_safe_name(row->layer, layer, sizeof layer);
         tern_str_printf(out, "%s\t%s\t%lld\t%lld\t%lld\t%lld", series, layer, (long long)row->n, (long long)row->k,

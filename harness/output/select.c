@@ -107,8 +107,9 @@ bool tern_selection_use_cublas(const struct tern_result *row) {
     return row->baseline_us < row->us;
 }
 
-bool tern_selection_use_dequant(const struct tern_result *row) {
-    return row->dequant_us < row->us;
+int tern_selection_use_dequant(const struct tern_result *row) {
+    bool e4m3 = row->dequant_e4m3_us < row->us && !(row->dequant_us <= row->dequant_e4m3_us);
+    return e4m3 ? 2 : row->dequant_us < row->us;
 }
 
 /* One question to the table. */

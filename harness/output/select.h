@@ -56,8 +56,9 @@ void tern_selection_free(struct tern_selection_table *table);
 int64_t tern_selection_ns(const struct tern_result *row);
 /* True where cuBLASLt on FP16 weights was measured and is faster than the winner. */
 bool tern_selection_use_cublas(const struct tern_result *row);
-/* True where dequantising the layer each time, with cuBLASLt behind it, was. */
-bool tern_selection_use_dequant(const struct tern_result *row);
+/* Where dequantising the layer each time, with cuBLASLt behind it, was: 1 in FP16, 2 in e4m3 (x quantised as well); 0 where neither
+ * was. The faster of two. */
+int tern_selection_use_dequant(const struct tern_result *row);
 
 /* Sizes from here on are not served: below it, no launch arithmetic of a template can overflow 64 bits. */
 #define TERN_SELECT_SIZE_END (INT64_C(1) << 24)

@@ -113,7 +113,8 @@ enum tern_status tern_store_quarantined(struct tern_store *s, int64_t device, in
                                         bool *quarantined, struct tern_error *err);
 
 struct tern_store_baseline {
-    char kind[40]; /* cublaslt-default, cublaslt-best16, dequant-cublaslt, cublaslt-best16/sustained */
+    char
+        kind[40]; /* cublaslt-default, cublaslt-best16, dequant-cublaslt, dequant-e4m3-cublaslt, cublaslt-best16/sustained */
     char policy[64], detail[128];
     double us, us_lo, us_hi;
     int sm_mhz;

@@ -189,6 +189,7 @@ static const size_t DOUBLES[] = {
     offsetof(struct tern_result, sustained_us),
     offsetof(struct tern_result, sustained_speedup),
     offsetof(struct tern_result, default_us),
+    offsetof(struct tern_result, dequant_e4m3_us),
 };
 static const size_t INTEGERS[] = {
     offsetof(struct tern_result, m),           offsetof(struct tern_result, n),
@@ -207,7 +208,7 @@ static const char WINNERS_SQL[] =
     "prologue, "
     "prologue_grid, prologue_block,"
     " us, us_lo, us_hi, p_best, regret, baseline_us, dequant_us, speedup, speedup_lo, speedup_hi, limit_us, pct_of_limit, "
-    "predicted_us, sustained_us, sustained_speedup, default_us,"
+    "predicted_us, sustained_us, sustained_speedup, default_us, dequant_e4m3_us,"
     " m, n, k, layer_count, registers, static_smem_bytes, spill_bytes, min_m, max_m, planned FROM ("
     "  SELECT w.*, d.gpu, d.arch, d.name AS device_name, d.driver, p.format, p.op, p.m, p.n, p.k, c.template, c.params, "
     "c.template_hash, b.key, b.cubin_hash,"
@@ -217,6 +218,9 @@ static const char WINNERS_SQL[] =
     "    ORDER BY t.id DESC LIMIT 1) AS policy,"
     "   (SELECT x.us FROM baseline x WHERE x.problem = w.problem AND x.kind = 'cublaslt-default' AND x.device = w.device"
     "    ORDER BY x.id DESC LIMIT 1) AS default_us,"
+    "   (SELECT x.us FROM baseline x WHERE x.problem = w.problem AND x.kind = 'dequant-e4m3-cublaslt' AND x.device = "
+    "w.device"
+    "    ORDER BY x.id DESC LIMIT 1) AS dequant_e4m3_us,"
     "   row_number() OVER (PARTITION BY d.gpu, w.shapes, p.format, p.op, w.layer, p.m ORDER BY w.planned, w.id DESC) AS "
     "place"
     "  FROM winner w JOIN device d ON d.id = w.device JOIN problem p ON p.id = w.problem JOIN build b ON b.id = w.build"

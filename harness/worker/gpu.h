@@ -14,8 +14,8 @@
  * {"do": "ahead", ...}: keys as of a trial; loads its module beside whatever the device is at. No answer.
  * {"do": "final", "m", "entries": [{"template", "params", "cubin"}], "seconds", "cool"}: interleaved rounds of finalists and
  * baselines; if `cool`, then the fastest and the best heuristic each under their own load; answers
- *     {"entries": [{"outcome", "detail", "samples", "loaded"}], "baselines": {name: samples}, "best_algorithm", "sm_mhz", "loaded_mhz", "throttle",
- * "others", "gpu_seconds"}.
+ *     {"entries": [{"outcome", "detail", "samples", "loaded"}], "baselines": {name: samples}, "details": {name: what it ran with}, "why_not_e4m3",
+ * "sm_mhz", "loaded_mhz", "throttle", "others", "gpu_seconds"}.
  * {"do": "control"}: proves that the device computes right; answers {"read_us", "burst_us"} (measure/control.h).
  * {"do": "settle", "seconds", "formats", "activations"}: load until the clocks settle; meanwhile the host compiles what layers of
  * these formats will need; answers {"sm_mhz"}.

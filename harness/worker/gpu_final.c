@@ -1,7 +1,7 @@
 /* Finals on the prepared layer: finalists and cuBLASLt baselines in interleaved rounds (gpu_rounds.h), and a verification of
  * every finalist behind them. Large products are then timed under load as well. */
+#include "worker/gpu_baselines.h"
 #include "worker/gpu_rounds.h"
-#include "worker/gpu_session.h"
 
 #include "core/clock.h"
 #include "core/str.h"
@@ -12,16 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ENTRIES       16
-#define MAX_ALGORITHMS    16
-#define ALGORITHM_SAMPLES 5 /* to find the best heuristic; its reported time comes from the rounds */
-#define ALGORITHM_COOL    3 /* the same on a cool device */
-#define LOADED_VISITS     2 /* to each entrant that is timed under load, in opposite orders */
-#define LOADED_FINALISTS  2
-#define LOADED_ENTRANTS   (LOADED_FINALISTS + 1) /* and the best heuristic */
-
-enum baseline { DEFAULT, BEST, DEQUANT, BASELINES };
-static const char *const baseline_names[BASELINES] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt"};
+#define MAX_ENTRIES      16
+#define LOADED_VISITS    2 /* to each entrant that is timed under load, in opposite orders */
+#define LOADED_FINALISTS 2
+#define LOADED_ENTRANTS  (LOADED_FINALISTS + 1) /* and the best heuristic */
 
 struct final {
     struct gpu_session *s;
@@ -29,13 +23,12 @@ struct final {
     struct gpu_kernel kernels[MAX_ENTRIES];
     struct gpu_verdict verdicts[MAX_ENTRIES];
     size_t count;             /* finalists */
-    struct gpu_rounds rounds; /* its entrants: the finalists, then the baselines */
-    double gpu_seconds;       /* rounds, load and the verification behind them */
-    double loaded[MAX_ENTRIES + BASELINES][LOADED_VISITS * GPU_LOADED_SAMPLES]; /* by entrant */
-    size_t loaded_count[MAX_ENTRIES + BASELINES];
+    struct gpu_rounds rounds; /* its entrants: the finalists, then the baselines that are there */
+    struct gpu_baselines baselines;
+    double gpu_seconds; /* rounds, load and the verification behind them */
+    double loaded[MAX_ENTRIES + GPU_BASELINES][LOADED_VISITS * GPU_LOADED_SAMPLES]; /* by entrant */
+    size_t loaded_count[MAX_ENTRIES + GPU_BASELINES];
     struct tern_clocks loaded_clocks;
-    struct tern_gemm *gemm;
-    int algorithms, best;
 };
 
 static enum tern_status capture_entry(struct final *f, size_t i, double screen_us, struct tern_error *err) {
@@ -45,10 +38,6 @@ static enum tern_status capture_entry(struct final *f, size_t i, double screen_u
     for (size_t j = 0; j < count; j++)
         launches[j] = gpu_kernel_launch(f->s, &f->kernels[i], f->m, j % copies);
     return tern_graph_capture(f->s->context, launches, count, &f->rounds.entrants[i].graph, err);
-}
-
-static struct gpu_entrant *baseline(struct final *f, enum baseline b) {
-    return &f->rounds.entrants[f->count + b];
 }
 
 static enum tern_status load_entries(struct final *f, const json_t *list, struct tern_error *err) {
@@ -62,71 +51,13 @@ static enum tern_status load_entries(struct final *f, const json_t *list, struct
     return status;
 }
 
-static size_t dense_bytes(const struct gpu_layer *l) {
-    return (size_t)l->weights.n * (size_t)l->weights.k * 2;
-}
-
-static enum tern_status capture_gemm(struct final *f, int algorithm, struct tern_graph **graph, struct tern_error *err) {
-    const struct gpu_layer *l = &f->s->layer;
-    const void *weights[TERN_MAX_COPIES];
-    size_t count = gpu_graph_launches(f->s, (int64_t)dense_bytes(l), l->dense_copies, f->m, f->m <= 256 ? 10.0 : 100.0);
-    for (size_t i = 0; i < count; i++)
-        weights[i] = (const char *)l->dense + dense_bytes(l) * (i % l->dense_copies);
-    return tern_gemm_capture(f->s->context, f->gemm, algorithm, l->inputs[0].x, weights, l->y.at, count, graph, err);
-}
-
-/* Median of a few samples of one heuristic; INFINITY if it cannot run. */
-static double algorithm_us(struct final *f, int algorithm) {
-    struct tern_graph *graph = NULL, *graphs[ALGORITHM_SAMPLES];
-    struct tern_error err;
-    struct tern_stats stats = {.median = (double)INFINITY};
-    double samples[ALGORITHM_SAMPLES];
-    enum tern_status status = capture_gemm(f, algorithm, &graph, &err);
-    const size_t count = f->s->cool ? ALGORITHM_COOL : ALGORITHM_SAMPLES;
-    for (size_t i = 0; i < count; i++)
-        graphs[i] = graph;
-    if (status == TERN_OK && gpu_times(f->s, graphs, count, samples, &err) == TERN_OK)
-        tern_stats_compute(samples, count, &stats);
-    tern_graph_free(f->s->context, graph);
-    return stats.median;
-}
-
-static enum tern_status capture_dequant(struct final *f, struct tern_error *err) {
-    struct gpu_layer *l = &f->s->layer;
-    struct tern_launch before[TERN_MAX_COPIES];
-    const struct gpu_pack *pack;
-    size_t count = 0;
-    enum tern_status status = gpu_pack(f->s, TERN_DEQUANTISE_LAYOUT, &pack, err);
-    if (status == TERN_OK && !l->scratch)
-        status = f->s->backend->alloc(f->s->context, dense_bytes(l), &l->scratch, err);
-    for (; status == TERN_OK && count < gpu_graph_launches(f->s, pack->stride, pack->copies, f->m, 100.0); count++) {
-        struct tern_args args = gpu_layer_args(f->s, pack, f->m, count % pack->copies);
-        args.y = l->scratch;
-        status = tern_fixed_dequantise(f->s->fixed, &l->weights.format, l->type, &args, &before[count], err);
-    }
-    if (status == TERN_OK)
-        status = tern_gemm_capture_after(f->s->context, f->gemm, f->best, before, count, l->inputs[0].x, l->scratch, l->y.at,
-                                         &baseline(f, DEQUANT)->graph, err);
-    return status;
-}
-
+/* The one that may not be there is the last. */
 static enum tern_status load_baselines(struct final *f, struct tern_error *err) {
-    double best_us = (double)INFINITY;
-    const struct tern_weights *w = &f->s->layer.weights;
-    enum tern_status status =
-        tern_gemm_open(f->s->context, f->s->layer.type, f->m, w->n, w->k, &f->gemm, &f->algorithms, err);
-    for (int i = 0; i < f->algorithms && i < MAX_ALGORITHMS && status == TERN_OK; i++) {
-        double us = algorithm_us(f, i);
-        if (us < best_us) {
-            best_us = us;
-            f->best = i;
-        }
-    }
-    if (status == TERN_OK)
-        status = capture_gemm(f, 0, &baseline(f, DEFAULT)->graph, err);
-    if (status == TERN_OK)
-        status = capture_gemm(f, f->best, &baseline(f, BEST)->graph, err);
-    return status == TERN_OK ? capture_dequant(f, err) : status;
+    enum tern_status status = gpu_baselines_open(f->s, f->m, &f->baselines, err);
+    f->rounds.entrant_count = f->count;
+    for (int b = 0; b < GPU_BASELINES && f->baselines.graphs[b]; b++)
+        f->rounds.entrants[f->rounds.entrant_count++] = (struct gpu_entrant){.graph = f->baselines.graphs[b], .stays = true};
+    return status;
 }
 
 static double median_us(const struct gpu_entrant *e) {
@@ -149,7 +80,7 @@ static size_t pick_loaded(struct final *f, size_t *list) {
             break;
         list[count++] = best;
     }
-    list[count++] = f->count + BEST;
+    list[count++] = f->count + GPU_BASELINE_BEST;
     return count;
 }
 
@@ -178,22 +109,28 @@ static enum tern_status verify_entries(struct final *f, struct tern_error *err) 
 
 static json_t *final_reply(struct final *f) {
     const struct gpu_rounds *r = &f->rounds;
-    json_t *entries = json_array(), *baselines = json_object();
+    json_t *entries = json_array(), *baselines = json_object(), *details = json_object();
     for (size_t i = 0; i < f->count; i++) {
         json_t *entry = tern_reply_outcome(f->verdicts[i].outcome, f->verdicts[i].detail);
         json_object_set_new(entry, "samples", tern_message_from_samples(r->entrants[i].samples, r->entrants[i].count));
         json_object_set_new(entry, "loaded", tern_message_from_samples(f->loaded[i], f->loaded_count[i]));
         json_array_append_new(entries, entry);
     }
-    for (enum baseline b = 0; b < BASELINES; b++)
-        json_object_set_new(baselines, baseline_names[b],
-                            tern_message_from_samples(baseline(f, b)->samples, baseline(f, b)->count));
-    json_object_set_new(baselines, "cublaslt-best16/sustained",
-                        tern_message_from_samples(f->loaded[f->count + BEST], f->loaded_count[f->count + BEST]));
-    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:i, s:b, s:i, s:i, s:f}", "entries", entries,
-                     "baselines", baselines, "loaded_mhz", f->loaded_clocks.sm_mhz, "best_algorithm", f->best, "algorithms",
-                     f->algorithms, "sm_mhz", r->clocks.sm_mhz, "temperature_c", r->clocks.temperature_c, "power_w",
-                     r->clocks.power_w, "throttle", (json_int_t)r->clocks.throttle_reasons, "others",
+    for (int b = 0; f->count + (size_t)b < r->entrant_count; b++) {
+        const struct gpu_entrant *e = &r->entrants[f->count + (size_t)b];
+        char detail[80];
+        gpu_baseline_detail(&f->baselines, (enum gpu_baseline)b, detail, sizeof detail);
+        json_object_set_new(baselines, gpu_baseline_name((enum gpu_baseline)b),
+                            tern_message_from_samples(e->samples, e->count));
+        json_object_set_new(details, gpu_baseline_name((enum gpu_baseline)b), json_string(detail));
+    }
+    json_object_set_new(
+        baselines, "cublaslt-best16/sustained",
+        tern_message_from_samples(f->loaded[f->count + GPU_BASELINE_BEST], f->loaded_count[f->count + GPU_BASELINE_BEST]));
+    return json_pack("{s:o, s:o, s:o, s:s, s:i, s:i, s:i, s:i, s:I, s:i, s:b, s:i, s:i, s:f}", "entries", entries,
+                     "baselines", baselines, "details", details, "why_not_e4m3", f->baselines.why_not, "loaded_mhz",
+                     f->loaded_clocks.sm_mhz, "sm_mhz", r->clocks.sm_mhz, "temperature_c", r->clocks.temperature_c,
+                     "power_w", r->clocks.power_w, "throttle", (json_int_t)r->clocks.throttle_reasons, "others",
                      r->clocks.other_processes, "settled", r->settled, "left_out", (int)r->left_out, "disturbed",
                      (int)r->disturbed, "gpu_seconds", f->gpu_seconds);
 }
@@ -202,10 +139,7 @@ static void final_free(struct final *f) {
     void *context = f->s->context;
     for (size_t i = 0; i < f->count; i++)
         tern_graph_free(context, f->rounds.entrants[i].graph);
-    for (enum baseline b = 0; b < BASELINES; b++)
-        tern_graph_free(context, baseline(f, b)->graph);
-    if (f->gemm)
-        tern_gemm_close(context, f->gemm);
+    gpu_baselines_close(&f->baselines);
 }
 
 json_t *gpu_final(struct gpu_session *s, const json_t *request) {
@@ -220,9 +154,6 @@ json_t *gpu_final(struct gpu_session *s, const json_t *request) {
         status = tern_error_set(&err, TERN_INTERNAL, "finals without finalists");
     if (status == TERN_OK)
         status = load_baselines(f, &err);
-    f->rounds.entrant_count = f->count + BASELINES;
-    for (enum baseline b = 0; b < BASELINES; b++)
-        baseline(f, b)->stays = true;
     int64_t start_ns = tern_clock_now_ns();
     if (status == TERN_OK)
         status = gpu_rounds_run(s, &f->rounds, tern_message_real(request, "seconds", 0.4), &err);

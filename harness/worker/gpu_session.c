@@ -72,6 +72,8 @@ static void layer_free(struct gpu_session *s) {
         s->backend->release(s->context, l->dense);
     if (l->scratch)
         s->backend->release(s->context, l->scratch);
+    if (l->e4m3_x)
+        s->backend->release(s->context, l->e4m3_x);
     if (l->late_x)
         s->backend->release(s->context, l->late_x);
     for (size_t i = 0; i < l->pack_count; i++)

@@ -61,7 +61,8 @@ struct gpu_layer {
     void *late_x;                        /* x of dependent launches that are verified; made by the first */
     void *dense;                         /* weights of that type for the baselines: dense_copies * N*K, cold as well */
     size_t dense_copies;
-    void *scratch; /* dense weights of one copy, written by the dequantise baseline; made by the first final */
+    void *scratch; /* dense weights of one copy, written by the dequantise baselines; made by the first final */
+    void *e4m3_x;  /* x in e4m3 and its scales, written by one of them; made by the first final that has it */
 };
 
 /* Check problems of one (format, type of x and y, layout), kept for the hundreds of candidates that share them. */

@@ -107,10 +107,10 @@ static json_t *final_entry(const struct replay *r, const struct tern_recorded_pr
 }
 
 static json_t * final(const struct replay *r, const json_t *request) {
-    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt",
+    static const char *const kinds[] = {"cublaslt-default", "cublaslt-best16", "dequant-cublaslt", "dequant-e4m3-cublaslt",
                                         "cublaslt-best16/sustained"};
     struct tern_recorded_problem p = problem_of(r, request);
-    json_t *entries = json_array(), *baselines = json_object(), *entry;
+    json_t *entries = json_array(), *baselines = json_object(), *details = json_object(), *entry;
     const json_t *any = NULL;
     size_t i;
     json_array_foreach(json_object_get(request, "entries"), i, entry) {
@@ -119,14 +119,17 @@ static json_t * final(const struct replay *r, const json_t *request) {
     for (size_t b = 0; b < sizeof kinds / sizeof kinds[0]; b++) {
         const json_t *line = tern_recording_baseline(&r->recording, &p, kinds[b]);
         json_t *samples = json_object_get(line, "samples");
-        if (samples)
+        if (samples) {
             json_object_set(baselines, kinds[b], samples);
+            json_object_set_new(details, kinds[b],
+                                json_sprintf("algorithm %lld of %lld",
+                                             (long long)tern_message_int(line, "best_algorithm", -1),
+                                             (long long)tern_message_int(line, "algorithms", -1)));
+        }
         any = line ? line : any;
     }
-    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:i, s:i}", "entries", entries, "baselines", baselines, "best_algorithm",
-                     (json_int_t)tern_message_int(any, "best_algorithm", -1), "algorithms",
-                     (json_int_t)tern_message_int(any, "algorithms", -1), "sm_mhz",
-                     (json_int_t)tern_message_int(any, "sm_mhz", 0), "throttle", 0, "others", 0);
+    return json_pack("{s:o, s:o, s:o, s:I, s:i, s:i}", "entries", entries, "baselines", baselines, "details", details,
+                     "sm_mhz", (json_int_t)tern_message_int(any, "sm_mhz", 0), "throttle", 0, "others", 0);
 }
 
 /* Of no GPU: all replay workers are alike, unless a fault makes one slow. */

@@ -23,6 +23,7 @@
 #include "tern/mma.cuh"
 #include "tern/quantise_x.cuh"
 #include "tern/s8_codes.cuh"
+#include "tern/s8_slice.cuh"
 #include "tern/sweep.cuh"
 #include "tern/tile_copy.cuh"
 
@@ -35,17 +36,15 @@ constexpr int GROUP_M = 8; /* BLOCK_M tiles that neighbouring CTAs sweep togethe
 constexpr bool GROUPED = GROUP > 0;
 constexpr bool MIXED = tern_s8_mixed<BITS, GROUP>;
 typedef struct tern_groups<GROUP> groups;
+typedef struct tern_slice_bytes<BITS, GROUP, HAS_ZEROS, CTA_TILES> slice;
 constexpr int PIECE = GROUPED ? groups::scale_k / 32 : 2; /* steps of 32 k decoded together: no scale changes between them */
 
 /* Shared memory: [x ring][code ring][scale ring][zero ring], in the end the output tile. Bytes of one ring entry. */
 constexpr int X_BYTES = BLOCK_M * TERN_TILE_K;
 constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
-constexpr int CODE_BYTES = CTA_TILES * TILE_BYTES;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::in_tile * 16 : 0;
 constexpr int CODES_AT = STAGES * X_BYTES;
-constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
-constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
+constexpr int SCALES_AT = CODES_AT + STAGES * slice::codes;
+constexpr int ZEROS_AT = SCALES_AT + STAGES * slice::scales;
 constexpr int OUT_PITCH = 2 * BLOCK_N + 16; /* bytes of a row of the output tile; the 16 spread the rows over the banks */
 
 static_assert(BLOCK_N % 64 == 0 && BLOCK_N % WARP_N == 0 && BLOCK_M % WARP_M == 0 && WARP_N % 16 == 0 && WARP_M % 16 == 0,
@@ -84,21 +83,6 @@ __device__ __forceinline__ copier start_copier(const tern_args &args, const tern
     return mine;
 }
 
-/* Scales and zero points of the slice, of the warp's row tiles. */
-__device__ __forceinline__ void copy_groups(const tern_args &args, const copier &mine, unsigned char *shared, int warp,
-                                            int lane) {
-    const int group = groups::first(mine.k_tile);
-    const long long entry = mine.source.entry + group, left = args.groups - group;
-    const int count = (int)(left < groups::in_tile ? left : groups::in_tile);
-    tern_copy_sides<BLOCKS, 2 * groups::in_tile>(shared + SCALES_AT + mine.stage * SCALE_BYTES,
-                                                 static_cast<const unsigned char *>(args.scales) + 32 * entry,
-                                                 128 * args.groups, 2 * count, mine.source, warp, lane);
-    if (HAS_ZEROS)
-        tern_copy_sides<BLOCKS, groups::in_tile>(shared + ZEROS_AT + mine.stage * ZERO_BYTES,
-                                                 static_cast<const unsigned char *>(args.zeros) + 16 * entry,
-                                                 64 * args.groups, count, mine.source, warp, lane);
-}
-
 /* Starts the copies of the next slice, if there is one, as one group of copies in any case. Rows of x past the end become
  * zeros; rows of W there and groups behind K stay what they are: their sums are not stored, their scales are taken as 0. */
 __device__ __forceinline__ void copy_slice(const tern_args &args, const tern_place &at, copier &mine, unsigned char *shared,
@@ -111,9 +95,10 @@ __device__ __forceinline__ void copy_slice(const tern_args &args, const tern_pla
                                  piece < 8 * BLOCK_M);
         }
         if (warp < 4) {
-            tern_copy_codes<BLOCKS, TILE_BYTES>(shared + CODES_AT + mine.stage * CODE_BYTES, mine.source, warp, lane);
-            if (GROUPED)
-                copy_groups(args, mine, shared, warp, lane);
+            tern_copy_codes<BLOCKS, TILE_BYTES>(shared + CODES_AT + mine.stage * slice::codes, mine.source, warp, lane);
+            tern_copy_groups<BLOCKS, GROUP, HAS_ZEROS>(args, mine.source, mine.k_tile,
+                                                       shared + SCALES_AT + mine.stage * slice::scales,
+                                                       shared + ZEROS_AT + mine.stage * slice::zeros, warp, lane);
         }
         mine.x += mine.x_pitch;
         mine.source.codes += TILE_BYTES;
@@ -136,36 +121,17 @@ struct warp_state {
     int groups; /* of W along K */
 };
 
-/* Loads the 16 bytes of codes whose first use is step `step`. */
-__device__ __forceinline__ void load_words(warp_state &state, const unsigned char *codes, int step) {
-    constexpr int STEPS_A_LOAD = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
-    if (step % STEPS_A_LOAD != 0)
-        return;
-    const int load = step / STEPS_A_LOAD;
-#pragma unroll
-    for (int r = 0; r < ROW_TILES; r++) {
-        const uint4 four =
-            tern_shared_load_16(codes + (state.warp_n * ROW_TILES + r) * TILE_BYTES + 512 * load + 16 * state.lane);
-        state.words[r][4 * load] = four.x;
-        state.words[r][4 * load + 1] = four.y;
-        state.words[r][4 * load + 2] = four.z;
-        state.words[r][4 * load + 3] = four.w;
-    }
-}
-
 /* Scales and zero points that hold from step `step` of k tile `k_tile` on. */
 __device__ __forceinline__ void load_group(warp_state &state, const unsigned char *scales, const unsigned char *zeros,
                                            int k_tile, int step) {
-    const int slot = groups::slot(k_tile, step);
-    const bool behind = groups::in_tile > 1 && groups::first(k_tile) + slot >= state.groups; /* K: nothing was copied */
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
-        const int entry = ((state.warp_n * ROW_TILES + r) * groups::in_tile + slot) * 8 + state.lane / 4;
-        const unsigned pair = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
-        state.scale[r] = __half22float2(tern_as_half2(behind ? 0 : pair));
+        const int tile = state.warp_n * ROW_TILES + r;
+        state.scale[r] =
+            __half22float2(tern_as_half2(tern_group_scales<GROUP>(scales, tile, k_tile, step, state.groups, state.lane)));
         if (HAS_ZEROS) {
-            const unsigned zero = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
-            state.rows[r] = tern_s8_zeros<MIXED>(zero & 0xFF, zero >> 8);
+            const unsigned pair = tern_group_zeros<GROUP>(zeros, tile, k_tile, step, state.lane);
+            state.rows[r] = tern_s8_zeros<MIXED>(pair & 0xFF, pair >> 8);
         }
     }
 }
@@ -221,11 +187,14 @@ __device__ __forceinline__ void multiply_slice(warp_state &state, const unsigned
     for (int step = 0; step < TERN_S8_STEPS; step += PIECE) {
         fragments a;
         if (GROUPED)
-            load_group(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile,
+            load_group(state, shared + SCALES_AT + stage * slice::scales, shared + ZEROS_AT + stage * slice::zeros, k_tile,
                        step);
 #pragma unroll
         for (int s = 0; s < PIECE; s++) {
-            load_words(state, shared + CODES_AT + stage * CODE_BYTES, step + s);
+#pragma unroll
+            for (int r = 0; r < ROW_TILES; r++)
+                tern_load_words<BITS>(state.words[r], shared + CODES_AT + stage * slice::codes,
+                                      state.warp_n * ROW_TILES + r, step + s, state.lane);
 #pragma unroll
             for (int r = 0; r < ROW_TILES; r++)
                 tern_s8_fragment<BITS, MIXED>(state.words[r], step + s, state.rows[r], a[s][r]);
@@ -269,9 +238,8 @@ __device__ __forceinline__ void start_state(const tern_args &args, const tern_pl
     for (int r = 0; r < ROW_TILES; r++) {
         state.rows[r] = tern_s8_zeros<MIXED>(ZERO, ZERO);
         if (!GROUPED && HAS_ZEROS) { /* one zero point a row */
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16 * inside_tile(at, state, r) + 2 * (state.lane / 4);
-            state.rows[r] = tern_s8_zeros<MIXED>(zeros[0], zeros[1]);
+            const unsigned pair = tern_row_zeros(args, inside_tile(at, state, r), state.lane);
+            state.rows[r] = tern_s8_zeros<MIXED>(pair & 0xFF, pair >> 8);
         }
 #pragma unroll
         for (int c = 0; c < COL_TILES; c++)

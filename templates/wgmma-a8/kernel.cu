@@ -32,6 +32,7 @@
 #include "tern/memory.cuh"
 #include "tern/quantise_x.cuh"
 #include "tern/row_scales.cuh"
+#include "tern/s8_slice.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
 #include "tern/tile_copy.cuh"
@@ -44,6 +45,7 @@ constexpr int CTA_TILES = 4 * BLOCKS;          /* in 16-row tiles */
 constexpr bool GROUPED = GROUP > 0;
 constexpr bool MIXED = tern_s8_mixed<BITS, GROUP>;
 typedef struct tern_groups<GROUP> groups;
+typedef struct tern_slice_bytes<BITS, GROUP, HAS_ZEROS, CTA_TILES> slice;
 typedef struct tern_bytes<E4M3, BITS, MIXED> bytes;
 constexpr int SUM_K = GROUPED ? groups::scale_k : TERN_TILE_K; /* of a part */
 constexpr bool PARTS = E4M3 || (GROUPED && !ROUND_SCALES); /* parts are added up, with their scales if there are groups */
@@ -52,13 +54,10 @@ constexpr int CHUNKS = TERN_S8_STEPS / CHUNK;
 /* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][scales of tokens][barriers]; bytes of one ring entry. */
 constexpr int X_BYTES = BLOCK_M * TERN_TILE_K;
 constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
-constexpr int CODE_BYTES = CTA_TILES * TILE_BYTES;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::in_tile * 16 : 0;
 constexpr int CODES_AT = STAGES * X_BYTES;
-constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
-constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
-constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
+constexpr int SCALES_AT = CODES_AT + STAGES * slice::codes;
+constexpr int ZEROS_AT = SCALES_AT + STAGES * slice::scales;
+constexpr int OUTPUT_AT = ZEROS_AT + STAGES * slice::zeros;
 constexpr int TOKENS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT; /* binary32, for each warpgroup */
 constexpr int TOKEN_BYTES = 4 * BLOCK_M;
 constexpr int BARRIERS_AT = TOKENS_AT + CONSUMERS * TOKEN_BYTES;
@@ -119,19 +118,9 @@ __device__ __forceinline__ void copy_slice(const tern_args &args, const tern_x8 
         tern_bulk_copy(shared + stage * X_BYTES, x8.codes + (k_tile * x8.pitch + at.x_row) * TERN_TILE_K, x_bytes, full);
     }
     __syncwarp();
-    tern_copy_codes<BLOCKS, TILE_BYTES>(shared + CODES_AT + stage * CODE_BYTES, source, warp, lane);
-    if (GROUPED) {
-        const int group = groups::first(k_tile);
-        const long long entry = source.entry + group, left = args.groups - group;
-        const int count = (int)(left < groups::in_tile ? left : groups::in_tile);
-        tern_copy_sides<BLOCKS, 2 * groups::in_tile>(shared + SCALES_AT + stage * SCALE_BYTES,
-                                                     static_cast<const unsigned char *>(args.scales) + 32 * entry,
-                                                     128 * args.groups, 2 * count, source, warp, lane);
-        if (HAS_ZEROS)
-            tern_copy_sides<BLOCKS, groups::in_tile>(shared + ZEROS_AT + stage * ZERO_BYTES,
-                                                     static_cast<const unsigned char *>(args.zeros) + 16 * entry,
-                                                     64 * args.groups, count, source, warp, lane);
-    }
+    tern_copy_codes<BLOCKS, TILE_BYTES>(shared + CODES_AT + stage * slice::codes, source, warp, lane);
+    tern_copy_groups<BLOCKS, GROUP, HAS_ZEROS>(args, source, k_tile, shared + SCALES_AT + stage * slice::scales,
+                                               shared + ZEROS_AT + stage * slice::zeros, warp, lane);
     tern_cp_async_arrive(full);
 }
 
@@ -181,23 +170,6 @@ __device__ __forceinline__ int own_tile(const consumer &state, int b) {
     return (b * CONSUMERS + state.warpgroup) * 4 + state.warp;
 }
 
-/* Loads the 16 bytes of codes whose first use is step `step`. */
-template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int step) {
-    constexpr int STEPS_A_PIECE = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
-    if (step % STEPS_A_PIECE != 0)
-        return;
-#pragma unroll
-    for (int b = 0; b < ACTIVE; b++) {
-        const uint4 piece =
-            tern_shared_load_16(codes + own_tile(state, b) * TILE_BYTES + step / STEPS_A_PIECE * 512 + 16 * state.lane);
-        unsigned *words = state.words[b] + step / STEPS_A_PIECE * 4;
-        words[0] = piece.x;
-        words[1] = piece.y;
-        words[2] = piece.z;
-        words[3] = piece.w;
-    }
-}
-
 /* Bytes for ternary codes 0, 1, 2: minus r, 0, r, where r is the scale in units of 1 / 127 of the largest. */
 __device__ __forceinline__ unsigned rounded_values(float scale, float inverse) {
     const unsigned r = __float_as_uint(__fmaf_rn(scale, inverse, 12582912.0f));
@@ -210,15 +182,11 @@ __device__ __forceinline__ void load_group(consumer &state, const unsigned char 
                                            int k_tile, int step) {
     if (!GROUPED || step * 32 % groups::scale_k != 0)
         return;
-    const int slot = groups::slot(k_tile, step);
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++) {
-        const int entry = (own_tile(state, b) * groups::in_tile + slot) * 8 + state.lane / 4;
-        state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
-        if (groups::in_tile > 1 && groups::first(k_tile) + slot >= state.groups) /* behind K: nothing was copied */
-            state.scale[b] = 0;
+        state.scale[b] = tern_group_scales<GROUP>(scales, own_tile(state, b), k_tile, step, state.groups, state.lane);
         if (HAS_ZEROS) {
-            const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
+            const unsigned pair = tern_group_zeros<GROUP>(zeros, own_tile(state, b), k_tile, step, state.lane);
             state.rows[b] = bytes::zeros(pair & 0xFF, pair >> 8);
         }
         if (ROUND_SCALES) {
@@ -236,9 +204,12 @@ __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *sha
                                              fragments &a) {
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
-        load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, step + u);
-        load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile,
-                           step + u);
+        const unsigned char *codes = shared + CODES_AT + stage * slice::codes;
+#pragma unroll
+        for (int b = 0; b < ACTIVE; b++)
+            tern_load_words<BITS>(state.words[b], codes, own_tile(state, b), step + u, state.lane);
+        load_group<ACTIVE>(state, shared + SCALES_AT + stage * slice::scales, shared + ZEROS_AT + stage * slice::zeros,
+                           k_tile, step + u);
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
             bytes::fragment(state.words[b], step + u, state.rows[b], a[u][b]);
@@ -331,9 +302,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
         state.rows[b] = bytes::zeros(ZERO, ZERO);
         state.scale[b] = 0;
         if (!GROUPED && HAS_ZEROS) { /* one zero point a row */
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (state.lane / 4);
-            state.rows[b] = bytes::zeros(zeros[0], zeros[1]);
+            const unsigned pair = tern_row_zeros(args, inside, state.lane);
+            state.rows[b] = bytes::zeros(pair & 0xFF, pair >> 8);
         }
         if (ROUND_SCALES) {
             const float2 largest = reinterpret_cast<const float2 *>(tern_x8_end(args))[8LL * inside + state.lane / 4];

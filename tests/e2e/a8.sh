@@ -1,6 +1,6 @@
 #!/bin/bash
-# linear-a8 without a GPU: planned beside linear-a16 in one database, named wherever a row is shown, never the answer to a question
-# about the other op; exported with its two launches, which tern_rt makes on the emulator.
+# linear-a8 and linear-e4m3 without a GPU: planned beside linear-a16 in one database, named wherever a row is shown, never the answer to a
+# question about another op; exported with their two launches, which tern_rt makes on the emulator.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 tune=${TUNE:-$PWD/build/tune}
@@ -21,7 +21,7 @@ check "the way on names the type" grep -qF -- "--activations int8" "$work/said"
 check "its kernels are packed" exits 0 "" "$tune" export "${allow[@]}" --db "$work/a.db" -o "$work/x"
 check "all of them" grep -q '"missing": 0' "$work/x/manifest.json"
 
-# ---- both launches on the emulator: of the answers with exact scales, and of that for ternary weights with rounded ones ----
+# ---- both launches on the emulator: of the answers with exact scales, of that for ternary weights with rounded ones, and of e4m3 ----
 change() { python3 -Ic 'import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); d.executescript(sys.argv[2])' "$1" "$2"; }
 answers="id IN (SELECT candidate FROM build WHERE id IN (SELECT build FROM winner))"
 for kind in exact rounded; do
@@ -30,8 +30,11 @@ done
 change "$work/exact.db" "UPDATE OR REPLACE candidate SET params = replace(params, 'ROUND_SCALES=1', 'ROUND_SCALES=0') WHERE $answers"
 change "$work/rounded.db" "DELETE FROM winner WHERE problem IN (SELECT id FROM problem WHERE format LIKE 'gptq%');
     UPDATE OR REPLACE candidate SET params = replace(params, 'ROUND_SCALES=0', 'ROUND_SCALES=1') WHERE $answers"
-for kind in exact rounded; do
+e4m3=("${plan[@]/%a.db/e4m3.db}" --activations e4m3)
+check "e4m3 is planned" exits 0 "linear-e4m3: activations are quantised to 8 bits first" "${e4m3[@]}" --budget 15
+for kind in exact rounded e4m3; do
     folder=$work/$kind
+    op=$([ "$kind" = e4m3 ] && echo linear-e4m3 || echo linear-a8)
     check "$kind: it is exported" exits 0 "" "$tune" export "${allow[@]}" --db "$work/$kind.db" -o "$folder"
     check "$kind: the kernels' stand-ins are built" gcc "${own[@]}" -I"$folder" tests/runtime/emulate_kernels.c "${libraries[@]}" -o "$folder/emulate_kernels"
     mkdir -p "$folder/e"
@@ -39,8 +42,10 @@ for kind in exact rounded; do
     check "$kind: the test is built" gcc "${own[@]}" -I"$folder" tests/runtime/test_a8.c tests/runtime/emulated.c "${libraries[@]}" -o "$folder/test_a8"
     "$folder/test_a8" "$folder/e" "$kind"
     check "$kind: the example is built" gcc "${own[@]}" -I"$folder" examples/c/layer.c tests/runtime/device_emulated.c tests/runtime/emulated.c "${libraries[@]}" -o "$folder/layer"
-    check "$kind: examples/c is right" exits 0 " 0 of " "$folder/layer" "$folder/e" ternary-g128 100 264 384 linear-a8
+    check "$kind: examples/c is right" exits 0 " 0 of " "$folder/layer" "$folder/e" ternary-g128 100 264 384 "$op"
 done
+check "e4m3: with zero points too" exits 0 " 0 of " "$work/e4m3/layer" "$work/e4m3/e" gptq4-g32-asym 128 136 256 linear-e4m3
+check "e4m3 is no answer for another op" exits 1 "holds no linear-a8" "$work/e4m3/layer" "$work/e4m3/e" ternary-g128 100 264 384 linear-a8
 check "the manifest says which rounds" grep -q '"rounds_scales": true' "$work/rounded/manifest.json"
 check "and which does not" sh -c "! grep -q '\"rounds_scales\": true' '$work/exact/manifest.json'"
 

@@ -63,6 +63,7 @@ if [ "$gpu" = h200 ]; then # templates for sm_90a only
     check "int8: a smoke shape ends well" exits 0 "linear-a8: activations are quantised" "${job[@]}" --shapes smoke --layers wide --m 128 --formats ternary-g128 --activations int8 --budget 12s
     check "its template is right on the device" exits 0 "activations: int8" "$tune" verify --backend cuda --gpu "$gpu" --activations int8 --per-template 4 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel
     check "e4m3: a smoke shape ends well" exits 0 "linear-e4m3: activations are quantised" "${job[@]}" --shapes smoke --layers wide --m 128 --formats ternary-g128 --activations e4m3 --budget 12s
+    check "dequantise to e4m3 + cuBLASLt FP8 took part" same "$(query "$work/t.db" "SELECT count(*) FROM baseline WHERE kind = 'dequant-e4m3-cublaslt' AND detail LIKE 'algorithm % bytes'")" 1
     check "its template is right on the device" exits 0 "activations: e4m3" "$tune" verify --backend cuda --gpu "$gpu" --activations e4m3 --per-template 4 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym
 fi
 check "every template is right on the device" exits 0 "" "$tune" verify --backend cuda --gpu "$gpu" --per-template 0 --formats ternary-g128,ternary-tensor,gptq2-g64,gptq3-g32-asym,gptq4-g128-asym,gptq8-channel

@@ -13,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 [ -z "${TERN_CEILINGS:-}" ] || cp "$TERN_CEILINGS" "$work/t.db"
 job=("$tune" --gpu "$gpu" --shapes qwen7b --db "$work/t.db" --cache "$work/cache" --require-gpu)
 check "two layers are tuned" exits 0 "" "${job[@]}" --layers qkv,o --m 1,16,64 --formats ternary-g128,gptq4-g128 --budget 60s
+check "and one in e4m3" exits 0 "linear-e4m3: " "${job[@]}" --layers qkv --m 128 --formats ternary-g128 --activations e4m3 --budget 20s
 check "exported" exits 0 tern_dispatch.h "$tune" export --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" -o "$work/x"
 common=(-O2 -g -Wall -Wextra -Iexamples/c -Iharness/runtime -Itemplates/include "-I$work/x")
 runtime=(build/libtern_rt.a -lxxhash -lzstd -ldl -lpthread -lm)
@@ -20,6 +21,7 @@ check "the example is built" gcc -std=gnu11 "${common[@]}" examples/c/layer.c ex
 for problem in "ternary-g128 1 3584 3584" "ternary-g128 16 4608 3584" "gptq4-g128 64 3584 3584" "gptq4-g128 5 4608 3584" "ternary-g128 33 1024 2048"; do
     check "right: $problem" exits 0 " 0 of " sh -c "'$work/layer' '$work/x' $problem"
 done
+check "right: linear-e4m3" exits 0 " 0 of " "$work/layer" "$work/x" ternary-g128 128 512 1024 linear-e4m3
 check "m beyond all tuned ones" exits 0 " 0 of " "$work/layer" "$work/x" ternary-g128 300 3584 3584
 
 cuda=$(scripts/find-cuda.sh include | cut -d' ' -f1)

@@ -13,6 +13,7 @@
 #include "device/fixed_kernels.h"
 #include "formats/layout.h"
 #include "verify/guard.h"
+#include "verify/quantise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -269,6 +270,65 @@ out:
     layer_close(g, &l);
 }
 
+/* x and W quantised to e4m3 and every algorithm of cuBLASLt FP8, by the reference and the bound that kernels of linear-e4m3 must keep. */
+static void test_gemm_e4m3(struct gpu *g, const char *format, int64_t m, int64_t n, int64_t k) {
+    struct layer l;
+    struct tern_launch launch;
+    struct tern_error err = {0};
+    struct tern_gemm *gemm = NULL;
+    struct tern_mismatch bad = {0};
+    const struct tern_precision precision = {k, TERN_E4M3, TERN_E4M3_SUMS};
+    int algorithms = 0, ran = 0, wrong = 0;
+    double us = 0, worst = 0;
+    char text[512];
+    uint16_t *codes = tern_alloc((size_t)(m * k) * 2);
+    float *scales = tern_alloc((size_t)m * sizeof *scales);
+    if (!layer_open(g, format, TERN_E4M3, m, n, k, &l))
+        goto out;
+    tern_quantise_activations(TERN_ARITHMETIC_E4M3, l.x, m, k, codes, scales);
+    void *x = put(g, codes, (size_t)(m * k) * 2), *units = put(g, scales, (size_t)m * sizeof *scales);
+    char *e4m3 = put(g, NULL, (size_t)TERN_E4M3_MATRIX_BYTES(m, k));
+    struct tern_reference_args ref = l.ref;
+    ref.x = x;
+    ref.x_units = units;
+    struct tern_args args = l.args;
+    args.y = l.w16; /* twice as large as it must be */
+    args.workspace = e4m3;
+    args.m = m;
+    const struct tern_gemm_scales at = {e4m3 + TERN_E4M3_SCALES_AT(m, k), (char *)l.w16 + TERN_E4M3_SCALES_AT(n, k),
+                                        l.w.groups == 1};
+    if (run(g, tern_fixed_reference(g->fixed, &ref, &err), "reference", &err) &&
+        run(g, tern_fixed_to_e4m3(g->fixed, &l.format, &args, &launch, &err), "dequantise to e4m3", &err) &&
+        run(g, tern_gemm_open_e4m3(g->context, m, n, k, &at, &gemm, &algorithms, &err), "cuBLASLt FP8", &err)) {
+        const struct tern_launch before[3] = {launch, launch, launch};
+        for (int i = 0; i < algorithms; i++) {
+            struct tern_graph *graph = NULL;
+            if (!poison(g, &l, &err) ||
+                tern_gemm_capture_after(g->context, gemm, i, before, 3, e4m3, l.w16, l.args.y, &graph, &err) != TERN_OK)
+                continue;
+            ran++;
+            bool right = tern_graph_time(g->context, graph, &us, &err) == TERN_OK &&
+                         tern_fixed_compare(g->fixed, l.args.y, l.ref.y_ref, l.ref.bound_scale, m, n, &precision, &bad, NULL,
+                                            &err) == TERN_OK;
+            wrong += !(right && bad.count == 0 && bad.checked == m * n);
+            worst = bad.worst > worst ? bad.worst : worst;
+            tern_graph_free(g->context, graph);
+        }
+        tern_str_format(text, sizeof text,
+                        "%s M=%lld N=%lld K=%lld: %d of %d algorithms ran, %d wrong, worst %.3f, last %.2f us %.200s",
+                        format, (long long)m, (long long)n, (long long)k, ran, algorithms, wrong, worst, us, err.text);
+        check(g, ran > 0 && wrong == 0, "e4m3 and cuBLASLt FP8", text);
+    }
+    void *const mine[] = {x, units, e4m3};
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+        g->b->release(g->context, mine[i]);
+out:
+    tern_gemm_close(g->context, gemm);
+    layer_close(g, &l);
+    free(codes);
+    free(scales);
+}
+
 /* The largest reference of Qwen2.5-7B; buffers keep whatever was in memory, except finite scales. */
 static void test_reference_speed(struct gpu *g) {
     const int64_t m = 8192, n = 37888, k = 3584;
@@ -356,6 +416,13 @@ static void test_all(struct gpu *g) {
     test_gemm(g, "gptq4-g128-asym", TERN_F16, 64, 3584, 3584);
     test_gemm(g, "gptq4-g128-asym", TERN_BF16, 64, 3584, 3584);
     test_gemm(g, "gptq3-g128", TERN_F16, 333, 1032, 992);
+    if (g->info.cc == 90) {
+        test_gemm_e4m3(g, "ternary-g128", 128, 4608, 3584);
+        test_gemm_e4m3(g, "ternary-tensor", 37, 520, 1056);
+        test_gemm_e4m3(g, "gptq4-channel", 512, 3584, 18944);
+        test_gemm_e4m3(g, "gptq4-g128-asym", 132, 1032, 992);
+        test_gemm_e4m3(g, "gptq3-g256", 64, 3584, 3584);
+    }
     test_reference_speed(g);
     test_clocks(g);
     test_control_times(g);

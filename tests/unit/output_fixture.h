@@ -46,7 +46,7 @@ static inline struct tern_result fixture_row(const char *format, const char *lay
     row.us = us, row.us_lo = us * 0.99, row.us_hi = us * 1.01, row.p_best = 0.97, row.regret = 0.015;
     tern_str_copy(row.baseline, sizeof row.baseline, "cublaslt-best16");
     row.baseline_us = fp16 > math / 0.8 ? fp16 : math / 0.8;
-    row.default_us = NAN;
+    row.default_us = row.dequant_e4m3_us = NAN;
     row.dequant_us = row.baseline_us + (double)n * (double)k / 1.5e6;
     row.speedup = row.baseline_us / us, row.speedup_lo = row.speedup * 0.98, row.speedup_hi = row.speedup * 1.02;
     row.pct_of_limit = 100.0 * share;

@@ -26,6 +26,19 @@ static inline enum tern_status fixture_put_build(struct tern_store *store, const
 #define FIXTURE_DEVICE                                                                                                      \
     { .gpu = "h200", .name = "fake device", .arch = "sm_90a", .driver = "fake", .sms = 132, .real = true }
 
+/* The one time of a winner that lies with the baselines. */
+static inline enum tern_status fixture_put_composite(struct tern_store *store, int64_t run, int64_t device,
+                                                     const struct tern_result *row, struct tern_error *err) {
+    const double us = row->dequant_e4m3_us;
+    const struct tern_store_baseline composite = {"dequant-e4m3-cublaslt", "graph/cold", "", us, us, us, 0};
+    struct tern_store_problem p = {.m = row->m, .n = row->n, .k = row->k};
+    int64_t problem = 0;
+    tern_str_copy(p.format, sizeof p.format, row->format);
+    tern_str_copy(p.op, sizeof p.op, row->op);
+    enum tern_status status = tern_store_problem(store, &p, &problem, err);
+    return status ? status : tern_store_baseline_put(store, run, device, problem, &composite, &us, 1, err);
+}
+
 /* Writes rows (of h200) as winners. */
 static inline enum tern_status fixture_database(const char *path, const struct tern_results *rows, bool planned,
                                                 struct tern_error *err) {
@@ -43,6 +56,9 @@ static inline enum tern_status fixture_database(const char *path, const struct t
         status = tern_store_run_begin(store, device_id, "fixture", "test", 1, &run, err);
     for (size_t i = 0; i < rows->count && !status; i++)
         status = fixture_put_build(store, &rows->rows[i], err);
+    for (size_t i = 0; i < rows->count && !status; i++)
+        if (isfinite(rows->rows[i].dequant_e4m3_us))
+            status = fixture_put_composite(store, run, device_id, &rows->rows[i], err);
     if (!status)
         status = tern_store_promote(store, run, device_id, rows->rows, rows->count, err);
     tern_store_close(store);

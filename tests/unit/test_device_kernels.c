@@ -1,145 +1,12 @@
-/* Tests of the fixed device code (kernels/) on the CPU emulator: dequantisation, reference GEMM and comparison against the
+/* Tests of the fixed device code (kernels/) on the CPU emulator: reference GEMM and comparison against the
  * host's own, checksums, read probes. The same source runs on the GPU in tests/gpu/test_device.c. */
-#include "core/file.h"
+#include "kernel_fixture.h"
+
 #include "core/half.h"
-#include "device/backend.h"
-#include "device/compiler.h"
 #include "device/fixed_kernels.h"
 #include "formats/layout.h"
-#include "verify/guard.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* A kernel of kernels/ on the emulator. The emulator passes struct tern_args; entries that take another struct get a wrapper
- * that finds it in args.workspace. */
-struct emulated {
-    void *context, *module, *function;
-    char path[PATH_MAX];
-};
-
-static char *read_kernel(const char *file) {
-    char path[PATH_MAX], *text = NULL;
-    size_t length = 0;
-    struct tern_error err = {0};
-    assert_int_equal(tern_file_home_path(file, path, sizeof path, &err), TERN_OK);
-    assert_int_equal(tern_file_read(path, &text, &length, &err), TERN_OK);
-    return text;
-}
-
-static void emulate(struct emulated *e, const char *file, const char *macros, const char *wrapper, const char *entry) {
-    static const char include[] = "#include \"kernels.h\"";
-    struct tern_str source = {0}, log = {0};
-    struct tern_error err = {0};
-    int ok = 0;
-    char *text = read_kernel(file);
-    const char *at = text ? strstr(text, include) : NULL;
-    assert_non_null(at);
-    tern_str_printf(&source, "%s\n%.*s#include \"../kernels/kernels.h\"\n%s\n", macros, (int)(at - text), text,
-                    at + sizeof include - 1);
-    if (wrapper)
-        tern_str_append(&source, wrapper);
-    tern_str_format(e->path, sizeof e->path, "/tmp/tern-test-%ld-%s.so", (long)getpid(), entry);
-    assert_int_equal(tern_emu_compile(tern_str_text(&source), file, e->path, 0, &log, &ok, &err), TERN_OK);
-    if (!ok)
-        fail_msg("%s: %s", file, tern_str_text(&log));
-    assert_int_equal(tern_backend_emu.open(0, &e->context, &err), TERN_OK);
-    if (tern_backend_emu.module_load(e->context, e->path, strlen(e->path), entry, 0, &e->module, &e->function, &err) !=
-        TERN_OK)
-        fail_msg("%s", err.text);
-    free(text);
-    tern_str_free(&source);
-    tern_str_free(&log);
-}
-
-static void end(struct emulated *e) {
-    char source[PATH_MAX + 8];
-    tern_backend_emu.module_unload(e->context, e->module);
-    tern_backend_emu.close(e->context);
-    tern_str_format(source, sizeof source, "%s.cu", e->path);
-    unlink(source);
-    unlink(e->path);
-}
-
-/* A buffer of the emulator with a copy of `from`, or full of poison. */
-static void *put(struct emulated *e, const void *from, size_t bytes) {
-    void *to = NULL;
-    struct tern_error err = {0};
-    assert_int_equal(tern_backend_emu.alloc(e->context, bytes, &to, &err), TERN_OK);
-    if (from)
-        assert_int_equal(tern_backend_emu.upload(e->context, to, from, bytes, &err), TERN_OK);
-    else
-        assert_int_equal(tern_backend_emu.fill(e->context, to, TERN_POISON_WORD, bytes, &err), TERN_OK);
-    return to;
-}
-
-static void get(struct emulated *e, void *to, const void *from, size_t bytes) {
-    struct tern_error err = {0};
-    assert_int_equal(tern_backend_emu.download(e->context, to, from, bytes, &err), TERN_OK);
-}
-
-static void launch(struct emulated *e, int64_t grid_x, int64_t grid_y, const struct tern_args *args) {
-    struct tern_launch l = {.function = e->function, .grid = {grid_x, grid_y, 1}, .block = 256, .cluster = 1, .args = *args};
-    struct tern_error err = {0};
-    if (tern_backend_emu.launch(e->context, &l, &err) != TERN_OK)
-        fail_msg("%s", err.text);
-}
-
-static void check_dequantise(const char *name, enum tern_activation type, int64_t n, int64_t k) {
-    struct tern_format format;
-    struct tern_weights weights;
-    struct tern_packed packed;
-    struct tern_error err = {0};
-    struct emulated e;
-    char macros[128];
-    assert_int_equal(tern_format_parse(name, &format, &err), TERN_OK);
-    assert_int_equal(tern_weights_random(&format, n, k, 7, &weights, &err), TERN_OK);
-    assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &weights, &packed, &err), TERN_OK);
-    tern_str_format(macros, sizeof macros,
-                    "#define TERN_BITS %d\n#define TERN_ASYM %d\n#define TERN_ZERO %d\n#define TERN_BF16 %d", format.bits,
-                    !format.sym, format.zero, type == TERN_BF16);
-    emulate(&e, "kernels/dequantise.cu", macros, NULL, "tern_dequantise");
-    size_t bytes = (size_t)(n * k) * sizeof(uint16_t);
-    struct tern_args args = {.codes = put(&e, packed.codes, (size_t)packed.code_bytes),
-                             .scales = put(&e, packed.scales, (size_t)packed.scale_bytes),
-                             .zeros = packed.zero_bytes ? put(&e, packed.zeros, (size_t)packed.zero_bytes) : NULL,
-                             .y = put(&e, NULL, bytes),
-                             .n = n,
-                             .k = k,
-                             .groups = weights.groups,
-                             .group_size = tern_format_group_size(&format, k)};
-    int64_t tiles = (n + 15) / 16 * ((k + 127) / 128);
-    launch(&e, (tiles + TERN_DEQUANTISE_WARPS - 1) / TERN_DEQUANTISE_WARPS, 1, &args);
-    uint16_t *w = malloc(bytes);
-    assert_non_null(w);
-    get(&e, w, args.y, bytes);
-    for (int64_t row = 0; row < n; row++)
-        for (int64_t col = 0; col < k; col++)
-            if (tern_activation_to_double(type, w[row * k + col]) !=
-                tern_activation_to_double(type, tern_activation_from_double(type, tern_weights_value(&weights, row, col))))
-                fail_msg("%s: weight (%d,%d) is %04x", name, (int)row, (int)col, w[row * k + col]);
-    free(w);
-    end(&e);
-    tern_packed_free(&packed);
-    tern_weights_free(&weights);
-}
-
-static void dequantise_is_exact(void **state) {
-    (void)state;
-    check_dequantise("ternary-g128", TERN_F16, 40, 288); /* half a row tile, a quarter of a k tile, a short last group */
-    check_dequantise("gptq3-g32-asym", TERN_F16, 24, 160);
-    check_dequantise("gptq4-g128-asym", TERN_F16, 16, 256);
-    check_dequantise("gptq8-channel", TERN_F16, 8, 96);
-    check_dequantise("ternary-g128", TERN_BF16, 24, 160);
-    check_dequantise("gptq8-channel-asym", TERN_BF16, 8, 96);
-}
 
 #define M 5
 #define N 72 /* more than a tile of 64 */
@@ -456,7 +323,6 @@ static void packing_is_the_hosts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dequantise_is_exact),
         cmocka_unit_test(reference_agrees_with_the_host),
         cmocka_unit_test(comparison_finds_what_the_host_finds),
         cmocka_unit_test(packing_is_the_hosts),

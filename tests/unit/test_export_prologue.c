@@ -18,6 +18,8 @@ static void prologues_are_printed(void **state) {
         "&&\n"
         "             c.prologue_block == 256 && c.kernel->rounds_scales && plain.kernel && !plain.kernel->prologue &&\n"
         "             !plain.prologue_grid && !plain.kernel->rounds_scales &&\n"
+        "             !c.use_dequant && tern_select(\"ternary-g128\", \"linear-e4m3\", 128, 4096, 4096).use_dequant == 2 "
+        "&&\n"
         "             !tern_select(\"ternary-g128\", \"linear-a8\", 2000, 4096, 4096).kernel && "
         "tern_select(\"ternary-g128\", \"linear-a8\", 1000, 4096, 4096).kernel);\n"
         "}\n";
@@ -35,12 +37,20 @@ static void prologues_are_printed(void **state) {
     tern_str_copy(row.prologue_grid, sizeof row.prologue_grid, "M + ROUND_SCALES*ceil_div(N, 128)");
     tern_str_copy(row.prologue_block, sizeof row.prologue_block, "M > 1024 ? 2048 : 256");
     tern_results_add(&rows, &row);
+    struct tern_result beaten = rows.rows[0]; /* by dequantising to e4m3 */
+    tern_str_copy(beaten.op, sizeof beaten.op, "linear-e4m3");
+    tern_str_copy(beaten.params, sizeof beaten.params, "WARPS=4 ROW_TILES=2 SPLIT_K=1");
+    tern_hash_bytes(beaten.params, strlen(beaten.params), beaten.build_key);
+    beaten.dequant_e4m3_us = 0.5 * beaten.us;
+    tern_results_add(&rows, &beaten);
     char *db = path_in(&f, "a8.db");
     assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
     assert_int_equal(export_to(&f, "a8.db", "out", "", &err), TERN_OK);
     char *header = read_text(&f, "out/tern_dispatch.h"), *manifest = read_text(&f, "out/manifest.json");
     assert_non_null(strstr(header, "    c->prologue_grid = m + 1 * tern_ceil_div_(n, 128);\n"));
     assert_non_null(strstr(header, "; group scales are rounded"));
+    assert_non_null(strstr(manifest, "\"dequant_faster\": true"));
+    assert_non_null(strstr(manifest, "\"dequant_e4m3_us\": null"));
     assert_non_null(strstr(manifest, "\"rounds_scales\": true"));
     assert_non_null(strstr(manifest, "\"rounds_scales\": false"));
     write_text(&f, "caller.c", caller, sizeof caller - 1);

@@ -138,6 +138,22 @@ static void cublas_only_where_measured_faster(void **state) {
     assert_false(tern_selection_use_cublas(&row));
 }
 
+/* Of two composites the faster one, and none that was not measured. */
+static void composites_only_where_measured_faster(void **state) {
+    static const struct {
+        double f16, e4m3;
+        int use;
+    } cases[] = {{2.1, 2.2, 0}, {1.9, 2.2, 1}, {2.2, 1.9, 2}, {1.8, 1.7, 2}, {1.7, 1.8, 1}, {1.7, 1.7, 1},
+                 {2.0, 2.0, 0}, {NAN, 1.9, 2}, {NAN, 2.1, 0}, {1.9, NAN, 1}, {2.1, NAN, 0}, {NAN, NAN, 0}};
+    struct tern_result row = row_of("ternary-g128", "a", 64, 64, 1, 2.0);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        row.dequant_us = cases[i].f16;
+        row.dequant_e4m3_us = cases[i].e4m3;
+        assert_int_equal(tern_selection_use_dequant(&row), cases[i].use);
+    }
+}
+
 static char *table_text(bool planned) {
     struct tern_results list = {0};
     char *text = NULL;
@@ -274,6 +290,7 @@ int main(void) {
         cmocka_unit_test(selection_obeys_the_range_of_m),
         cmocka_unit_test(selection_takes_one_source),
         cmocka_unit_test(cublas_only_where_measured_faster),
+        cmocka_unit_test(composites_only_where_measured_faster),
         cmocka_unit_test(table_fits_and_names_the_state),
         cmocka_unit_test(table_marks_rounded_scales),
         cmocka_unit_test(csv_has_the_documented_columns),

@@ -26,6 +26,7 @@ static struct tern_result sample_winner(int64_t m, bool planned, double us) {
                             .baseline_us = 10.8,
                             .dequant_us = 20,
                             .default_us = NAN,
+                            .dequant_e4m3_us = NAN,
                             .speedup = 10.8 / us,
                             .speedup_lo = 2,
                             .speedup_hi = 3,
@@ -199,6 +200,8 @@ static void test_what_stands_behind(void **state) {
         const struct tern_store_baseline b = {"cublaslt-default", "graph/cold", "", us, us, us, 0};
         CHECK_OK(tern_store_baseline_put(w.s, w.real.run, w.real.device, w.real.problem, &b, &us, 1, failure));
     }
+    const struct tern_store_baseline composite = {"dequant-e4m3-cublaslt", "graph/cold", "", 13, 13, 13, 0};
+    CHECK_OK(tern_store_baseline_put(w.s, w.real.run, w.real.device, w.real.problem, &composite, &composite.us, 1, failure));
     CHECK_OK(tern_store_facts_each(w.s, "h200", see_fact, &seen, failure));
     CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", "linear-a16", see_refused, &seen, failure));
     CHECK_OK(tern_store_refused_each(w.s, "h200", "ternary-g128", "linear-bf16", see_refused, &seen, failure)); /* none */
@@ -215,6 +218,7 @@ static void test_what_stands_behind(void **state) {
     assert_int_equal(seen.refused, 1);
     assert_int_equal(seen.baselines, 1);
     assert_true(winner_of(&w, 1).default_us == 11);
+    assert_true(winner_of(&w, 1).dequant_e4m3_us == 13);
     free(log);
     world_close(&w);
 }

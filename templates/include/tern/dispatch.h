@@ -41,7 +41,7 @@ struct tern_choice {
     int64_t prologue_grid, prologue_block; /* of kernel->prologue: blocks along x, threads; no cluster, no dynamic shared
                                             * memory. 0: none */
     int use_cublas;          /* 1: cuBLASLt in the type of x was measured to be faster, or no kernel serves the problem */
-    int use_dequant;         /* 1: so was dequantising the layer each time, with cuBLASLt behind it */
+    int use_dequant;         /* 1: so was dequantising the layer each time, with cuBLASLt behind it; 2: the same in FP8 (linear-e4m3) */
     enum tern_match match;
     int64_t tuned_m, tuned_n, tuned_k; /* the problem whose winner this is */
     double tuned_us;                   /* its time there (a prediction in planned tables); 0: unknown */
