@@ -235,10 +235,11 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
     }
 }
 
-// The walk of a multiplying warp over the row blocks; multiply as above.
-template <class MULTIPLY>
+// The walk of a multiplying warp over the row blocks; multiply as above, finish(sums) ahead of the slot.
+template <class MULTIPLY, class FINISH>
 __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const struct tern_places &p,
-                                               const struct tern_args &args, int warp, int lane, MULTIPLY multiply) {
+                                               const struct tern_args &args, int warp, int lane, MULTIPLY multiply,
+                                               FINISH finish) {
     const int words = tern_kept(warp * TILE_BYTES + lane * 16);
     const int count = (s.k.count - warp + WARPS_K - 1) / WARPS_K; // of the warp's K tiles
     const struct tern_entries entries = tern_entries_make(s.k, (int)args.groups, warp, lane);
@@ -255,6 +256,7 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
             tern_row_block_multiply(sums, entries, count, stage + words, stage, barrier + STAGE_EMPTY, lane, multiply);
         else
             tern_warp_arrive(barrier + STAGE_EMPTY, lane);
+        finish(sums);
         tern_barrier_wait(p.barriers + SLOT_EMPTY + slot.at * 8, slot.parity); // the first time round at once
         tern_slot_put(place + slot.at * SLOT_BYTES, sums);
         tern_warp_arrive(p.barriers + SLOT_FULL + slot.at * 8, lane); // all have written
