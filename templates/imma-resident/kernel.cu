@@ -30,6 +30,7 @@ constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is smal
 
 typedef struct tern_fields<BITS> tern_width;
 constexpr int DIGITS = 4, DIGIT_BITS = 8; // of x
+constexpr int PART_BITS = 15;             // from the lower two digits to the upper two
 constexpr int SCRATCH_HALF = 8 * 64;      // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
 
@@ -70,29 +71,31 @@ __device__ __forceinline__ unsigned tern_magnitude(const unsigned (&x)[K_TILES][
     return __reduce_max_sync(0xFFFFFFFFu, tern_max_magnitudes(most, most >> 16) & 0xFFFFu);
 }
 
-// The exponent field of the least power of two that a row is less than 2 - 2^-7 times: its largest value then is less than 2^31 in units
-// that `tern_fixed_unit` makes ones, and the digits behind the first may carry into that.
-__device__ __forceinline__ int tern_exponent(unsigned magnitude) {
-    return (int)((magnitude + 8) >> 10);
-}
-
 // 2^n
 __device__ __forceinline__ float tern_power(int n) {
     return __int_as_float((127 + n) << 23);
 }
 
-// The digits of a lane's four values of a row, least first, each the low ... : unit brings the values to integers of 32 bits.
+// The digits of a lane's four values of a row, least first, a value a byte. The values of the high part are integers next to x * unit,
+// those of the low part integers next to what is left, in units of 2^-15: nothing is rounded but the last. Digits of a part: a sum with
+// MAGIC has them in its two low bytes; 128 makes the lower one signed, too, by a carry to the other and a flip of its first bit.
 __device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], const unsigned (&x)[2], float unit) {
-    constexpr int CARRY = 0x00808080; // the lower digits reach from -128 to 127, too
+    constexpr float MAGIC = 12582912.0f + 128.0f, PART = 1 << PART_BITS; // 1.5 * 2^23
     const float2 even = __half22float2(tern_as_half2(x[0])), odd = __half22float2(tern_as_half2(x[1]));
-    const unsigned v[4] = {(unsigned)(__float2int_rn(even.x * unit) + CARRY), (unsigned)(__float2int_rn(odd.x * unit) + CARRY),
-                           (unsigned)(__float2int_rn(even.y * unit) + CARRY), (unsigned)(__float2int_rn(odd.y * unit) + CARRY)};
+    const float value[4] = {even.x, odd.x, even.y, odd.y};
+    unsigned part[2][4];
 #pragma unroll
-    for (int i = 0; i < 2; i++) { // two digits at a time
-        const unsigned front = tern_permute_bytes(v[0], v[1], i ? 0x7362u : 0x5140u);
-        const unsigned back = tern_permute_bytes(v[2], v[3], i ? 0x7362u : 0x5140u);
+    for (int i = 0; i < 4; i++) {
+        const float high = fmaf(value[i], unit, MAGIC);
+        part[1][i] = __float_as_uint(high);
+        part[0][i] = __float_as_uint(fmaf(value[i], unit * PART, fmaf(high - MAGIC, -PART, MAGIC)));
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const unsigned front = tern_permute_bytes(part[i][0], part[i][1], 0x5140u);
+        const unsigned back = tern_permute_bytes(part[i][2], part[i][3], 0x5140u);
         digit[2 * i] = tern_permute_bytes(front, back, 0x5410u) ^ 0x80808080u;
-        digit[2 * i + 1] = tern_permute_bytes(front, back, 0x7632u) ^ (i ? 0u : 0x80808080u);
+        digit[2 * i + 1] = tern_permute_bytes(front, back, 0x7632u);
     }
 }
 
@@ -158,9 +161,9 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &held, const uns
 #pragma unroll
     for (int m = 0; m < M_TILE; m++) {
         const unsigned most = tern_magnitude(x[m]);
-        const int exponent = tern_exponent(most); // of x: 15 more
-        unit[m] = tern_power(45 - exponent - tern_width::shift(lane / 8));
-        power[m] = most < 0x7C00u ? tern_power(exponent - 45 + lane % 2 * 2 * DIGIT_BITS) : __int_as_float(0x7FFFFFFF);
+        const int exponent = (int)((most + 8) >> 10); // x is less than (2 - 2^-7) * 2^(exponent - 15)
+        unit[m] = tern_power(14 + 15 - exponent - tern_width::shift(lane / 8)); // high parts: less than 2^15 - 2^7
+        power[m] = most < 0x7C00u ? tern_power(exponent - 29 - (lane % 2 == 0 ? PART_BITS : 0)) : __int_as_float(0x7FFFFFFF);
     }
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++)
