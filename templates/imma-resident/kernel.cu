@@ -14,12 +14,11 @@
 //
 // Specials: Inf or NaN in a row of x makes its row of y NaN.
 //
-// Parameters: M_TILE rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W in flight;
+// Parameters: FRAGMENTS of two rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W in flight;
 // CLUSTER_K blocks of a cluster that split K.
 //
 // Bound by: memory; on small layers by fixed costs. Expected of the limit: 0.6 (4 MB) to 0.9.
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
-constexpr int FRAGMENTS = (M_TILE + 1) / 2;                         // two rows of x each
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 2;       // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
 constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is small: no row block waits for it
@@ -34,41 +33,48 @@ constexpr int PART_BITS = 15;             // from the lower two digits to the up
 constexpr int SCRATCH_HALF = 8 * 64;      // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
 
-// x of a warp's K tiles, and what goes with it.
+// x of a warp's K tiles, and what goes with it. The lane's column of the operand is digit lane / 4 % 4 of row lane / 16 of the fragment, its
+// columns of the sums are two digits of row lane % 4 / 2.
 struct tern_held {
-    unsigned b[K_TILES][FRAGMENTS][4][2];   // [piece][register]: the lane's column is digit lane / 4 % 4 of row lane / 16
+    unsigned b[K_TILES][FRAGMENTS][4][2];   // [piece][register]
     int of_x[K_TILES][FRAGMENTS][SPANS][4]; // HAS_ZEROS: [0], sum of x, of the lane's two digits. Else where accumulators begin
     float power[FRAGMENTS];                 // that makes the lane's sums whole: NaN where x has specials
 };
 
-// Loads four values of x of each of the warp's tiles: k 0, 1 and 4, 5 of a lane's eight in a piece, or 2, 3 and 6, 7. Lane 8 * piece
-// + 2 * t + half. k behind K or the block's tiles become zeros.
-__device__ __forceinline__ void tern_x_load(unsigned (&x)[M_TILE][K_TILES][2], const struct tern_tiles &s,
+// Loads eight values of x of each of the warp's tiles: lane 16 * row + 4 * piece + t. Rows behind M are the last one again and not
+// stored; k behind K or the block's tiles become zeros.
+__device__ __forceinline__ void tern_x_load(unsigned (&x)[K_TILES][FRAGMENTS][4], const struct tern_tiles &s,
                                             const struct tern_args &args, int warp, int lane) {
-    const int first = (s.first + warp) * 128, end = tern_smaller((int)args.k, (s.first + s.count) * 128) - lane / 8 * 32;
+    const int first = (s.first + warp) * 128 + lane % 16 * 8, end = tern_smaller((int)args.k, (s.first + s.count) * 128);
 #pragma unroll
-    for (int m = 0; m < M_TILE; m++) {
-        const __half *from =
-            (const __half *)args.x + (tern_smaller(m, (int)args.m - 1) * args.k + first + lane / 2 * 8 + lane % 2 * 2);
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const __half *from = (const __half *)args.x + (tern_smaller(2 * f + lane / 16, (int)args.m - 1) * args.k + first);
 #pragma unroll
-        for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                x[m][j][i] = 0;
-                tern_load_stream_4_if(&x[m][j][i], from + (j * WARPS_K * 128 + i * 4), first + j * WARPS_K * 128 < end);
-            }
+        for (int j = 0; j < K_TILES; j++) {
+            x[j][f][0] = x[j][f][1] = x[j][f][2] = x[j][f][3] = 0;
+            tern_load_stream_16_if(x[j][f], from + j * WARPS_K * 128, first + j * WARPS_K * 128 < end);
+        }
     }
 }
 
-// The largest |x| of a row in the warp's K tiles, as bits of binary16: from 0x7C00 on it has Inf or NaN.
-__device__ __forceinline__ unsigned tern_magnitude(const unsigned (&x)[K_TILES][2]) {
-    unsigned most = 0;
+// The largest |x| of the lane's rows in the warp's K tiles, as bits of binary16: fragment f in half f.
+__device__ __forceinline__ unsigned tern_magnitudes(const unsigned (&x)[K_TILES][FRAGMENTS][4]) {
+    unsigned most[FRAGMENTS] = {};
 #pragma unroll
-    for (int j = 0; j < K_TILES; j++)
+    for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++)
+        most[i / 4 % FRAGMENTS] =
+            tern_max_magnitudes(most[i / 4 % FRAGMENTS], x[i / 4 / FRAGMENTS][i / 4 % FRAGMENTS][i % 4] & 0x7FFF7FFFu);
+    unsigned all = tern_max_magnitudes(tern_permute_bytes(most[0], most[FRAGMENTS - 1], 0x5410u),
+                                       tern_permute_bytes(most[0], most[FRAGMENTS - 1], 0x7632u));
 #pragma unroll
-        for (int i = 0; i < 2; i++)
-            most = tern_max_magnitudes(most, x[j][i] & 0x7FFF7FFFu);
-    return __reduce_max_sync(0xFFFFFFFFu, tern_max_magnitudes(most, most >> 16) & 0xFFFFu);
+    for (int other = 8; other > 0; other /= 2)
+        all = tern_max_magnitudes(all, __shfl_xor_sync(0xFFFFFFFFu, all, other));
+    return all;
+}
+
+// n of the least 2^(n - 15) that x of a row is less than 2 - 2^-7 times, from its magnitude in half f.
+__device__ __forceinline__ int tern_exponent(unsigned magnitudes, int f) {
+    return (int)((magnitudes >> 16 * f & 0x7FFFu) + 8) >> 10;
 }
 
 // 2^n
@@ -76,13 +82,13 @@ __device__ __forceinline__ float tern_power(int n) {
     return __int_as_float((127 + n) << 23);
 }
 
-// The digits of a lane's four values of a row, least first, a value a byte. The values of the high part are integers next to x * unit,
-// those of the low part integers next to what is left, in units of 2^-15: nothing is rounded but the last. Digits of a part: a sum with
-// MAGIC has them in its two low bytes; 128 makes the lower one signed, too, by a carry to the other and a flip of its first bit.
-__device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], const unsigned (&x)[2], float unit) {
+// The digits of a lane's four values of a row, least first, a value a byte. High parts are the integers next to x * unit, low parts
+// those next to what is left, in units of 2^-PART_BITS: nothing is rounded but the latter. A sum with MAGIC has a part's two digits in its
+// low bytes; 128 in it makes the lower one signed, too: a carry to the other, and its first bit flipped.
+__device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], unsigned even, unsigned odd, float unit) {
     constexpr float MAGIC = 12582912.0f + 128.0f, PART = 1 << PART_BITS; // 1.5 * 2^23
-    const float2 even = __half22float2(tern_as_half2(x[0])), odd = __half22float2(tern_as_half2(x[1]));
-    const float value[4] = {even.x, odd.x, even.y, odd.y};
+    const float2 a = __half22float2(tern_as_half2(even)), b = __half22float2(tern_as_half2(odd));
+    const float value[4] = {a.x, b.x, a.y, b.y};
     unsigned part[2][4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -99,31 +105,27 @@ __device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], const 
     }
 }
 
-// Turns four values of each lane of a fragment's rows into digits and gives each lane its column, by way of `scratch`, the warp's own.
-// Bytes of code words are element e of the even step, of the odd step, e = 0, 1 (harness/formats/layout.h).
-__device__ __forceinline__ void tern_column_make(unsigned (&b)[4][2], const unsigned (&x)[M_TILE][K_TILES][2], int j, int f,
-                                                 const float (&unit)[M_TILE], unsigned char *scratch, int lane) {
-    const int half = lane / 16; // its columns trade places with the next four: other banks
-    unsigned char *to = scratch + half * SCRATCH_HALF + lane % 8 / 2 * 16 + lane / 8 % 2 * 8 + lane % 2 * 4;
+// Turns eight values of each lane into digits and gives each lane its column, by way of `scratch`, the warp's own. Bytes of code
+// words are element e of the even step, of the odd step, e = 0, 1 (harness/formats/layout.h).
+__device__ __forceinline__ void tern_column_make(unsigned (&b)[4][2], const unsigned (&x)[4], float unit, unsigned char *scratch,
+                                                 int lane) {
+    const int half = lane / 8 % 2; // its columns trade places by twos: other banks
+    unsigned char *to = scratch + half * SCRATCH_HALF + lane % 4 * 16 + lane / 4 % 2 * 8;
+    unsigned low[DIGITS], high[DIGITS];
+    tern_digits_of(low, x[0], x[2], unit);
+    tern_digits_of(high, x[1], x[3], unit);
     __syncwarp(); // all have read the tile before
 #pragma unroll
-    for (int m = 2 * f; m < 2 * f + 2 && m < M_TILE; m++) {
-        unsigned digit[DIGITS];
-        tern_digits_of(digit, x[m][j], unit[m]);
-#pragma unroll
-        for (int d = 0; d < DIGITS; d++)
-            tern_shared_store_4(to + ((m % 2 * DIGITS + d) ^ half) * 64, digit[d]);
-    }
+    for (int d = 0; d < DIGITS; d++)
+        tern_shared_store_8(to + ((lane / 16 * DIGITS + d) ^ half) * 64, make_uint2(low[d], high[d]));
     __syncwarp();
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint4 column = {0, 0, 0, 0};
-        if (2 * f + 1 < M_TILE || lane < 16)
-            column = tern_shared_load_16(scratch + half * SCRATCH_HALF + (lane ^ 4 * half) * 16);
-        b[2 * half][0] = column.x;
-        b[2 * half][1] = column.y;
-        b[2 * half + 1][0] = column.z;
-        b[2 * half + 1][1] = column.w;
+    for (int i = 0; i < 2; i++) {
+        const uint4 column = tern_shared_load_16(scratch + i * SCRATCH_HALF + (lane ^ 4 * i) * 16);
+        b[2 * i][0] = column.x;
+        b[2 * i][1] = column.y;
+        b[2 * i + 1][0] = column.z;
+        b[2 * i + 1][1] = column.w;
     }
 }
 
@@ -155,26 +157,20 @@ __device__ __forceinline__ void tern_sums_make(int (&of_x)[SPANS][4], const unsi
     }
 }
 
-__device__ __forceinline__ void tern_held_make(struct tern_held &held, const unsigned (&x)[M_TILE][K_TILES][2],
+__device__ __forceinline__ void tern_held_make(struct tern_held &held, const unsigned (&x)[K_TILES][FRAGMENTS][4],
                                                unsigned char *scratch, int lane) {
-    float unit[M_TILE], power[M_TILE];
+    const unsigned most = tern_magnitudes(x), most_of_sums = __shfl_sync(0xFFFFFFFFu, most, lane % 4 / 2 * 16);
 #pragma unroll
-    for (int m = 0; m < M_TILE; m++) {
-        const unsigned most = tern_magnitude(x[m]);
-        const int exponent = (int)((most + 8) >> 10); // x is less than (2 - 2^-7) * 2^(exponent - 15)
-        unit[m] = tern_power(14 + 15 - exponent - tern_width::shift(lane / 8)); // high parts: less than 2^15 - 2^7
-        power[m] = most < 0x7C00u ? tern_power(exponent - 29 - (lane % 2 == 0 ? PART_BITS : 0)) : __int_as_float(0x7FFFFFFF);
-    }
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const float unit = tern_power(29 - tern_exponent(most, f) - tern_width::shift(lane / 4 % 4)); // high parts: below 2^15 - 2^7
+        const float power = tern_power(tern_exponent(most_of_sums, f) - 29 - (lane % 2 == 0 ? PART_BITS : 0));
+        held.power[f] = (most_of_sums >> 16 * f & 0x7FFFu) < 0x7C00u ? power : __int_as_float(0x7FFFFFFF);
 #pragma unroll
-    for (int f = 0; f < FRAGMENTS; f++)
-        held.power[f] = lane % 4 < 2 || 2 * f + 1 == M_TILE ? power[2 * f] : power[2 * f + 1 < M_TILE ? 2 * f + 1 : 0];
-#pragma unroll
-    for (int j = 0; j < K_TILES; j++)
-#pragma unroll
-        for (int f = 0; f < FRAGMENTS; f++) {
-            tern_column_make(held.b[j][f], x, j, f, unit, scratch, lane);
+        for (int j = 0; j < K_TILES; j++) {
+            tern_column_make(held.b[j][f], x[j][f], unit, scratch, lane);
             tern_sums_make(held.of_x[j][f], held.b[j][f]);
         }
+    }
 }
 
 // Adds a span's scaled sum to the sums of a row tile and a row of x.
@@ -232,7 +228,7 @@ __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const
 // A multiplying warp: takes its x and walks the row blocks.
 __device__ __forceinline__ void tern_consume(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int warp, int lane) {
-    unsigned loaded[M_TILE][K_TILES][2];
+    unsigned loaded[K_TILES][FRAGMENTS][4];
     struct tern_held x;
     tern_x_load(loaded, s.k, args, warp, lane);
     tern_held_make(x, loaded, p.slots + warp * WARP_BYTES, lane);

@@ -1,6 +1,6 @@
 -- imma-resident: parameter space of the integer decode kernel that keeps x in registers (kernel.cu says what the parameters do).
 
-local default = { M_TILE = 4, CLUSTER_K = 1, WARPS_K = 16, K_TILES = 2, ROW_TILES = 1, STAGES = 2 }
+local default = { FRAGMENTS = 2, CLUSTER_K = 1, WARPS_K = 16, K_TILES = 2, ROW_TILES = 1, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -15,22 +15,17 @@ local function ceil_div(a, b)
     return (a + b - 1) // b
 end
 
--- Fragments of columns: two rows of x each.
-local function fragments(p)
-    return ceil_div(p.M_TILE, 2)
-end
-
 -- Registers a thread needs, roughly: x, offsets of scales, tiles loaded, sums.
 local function registers(p, problem, spans)
-    local x = fragments(p) * (p.K_TILES * (8 + 4 * spans) + 1)
+    local x = p.FRAGMENTS * (p.K_TILES * (8 + 4 * spans) + 1)
     local entries = problem.group % 128 == 0 and problem.group <= 128 and 0 or p.ROW_TILES * p.K_TILES * spans
     local tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
-    return x + entries + math.min(p.K_TILES, 2) * (p.ROW_TILES * tile + 4) + 4 * p.ROW_TILES * fragments(p)
+    return x + entries + math.min(p.K_TILES, 2) * (p.ROW_TILES * tile + 4) + 4 * p.ROW_TILES * p.FRAGMENTS
 end
 
 -- Warps of a block: kernel.cu has a second one that adds up where there is more to add.
 local function warps(p)
-    return p.WARPS_K + (p.CLUSTER_K * p.ROW_TILES * fragments(p) > 1 and 3 or 2)
+    return p.WARPS_K + (p.CLUSTER_K * p.ROW_TILES * p.FRAGMENTS > 1 and 3 or 2)
 end
 
 -- Whether the registers of a scheduler serve its warps.
@@ -59,8 +54,8 @@ local enough = { [4] = 64, [8] = 160 } -- K tiles of W; more want the cluster
 
 -- In the order in which the parameters are declared: a refusal that reads the first few only is not asked again for the rest.
 local function valid(p, problem, gpu)
-    if problem.m > p.M_TILE then return false, "M_TILE is less than M" end
-    if problem.m < p.M_TILE and not is_default(p) then return false, "M_TILE is more than M" end
+    if problem.m > 2 * p.FRAGMENTS then return false, "more rows of x than fragments hold" end
+    if problem.m <= 2 * (p.FRAGMENTS - 1) and not is_default(p) then return false, "a fragment without rows of x" end
     local k_tiles = ceil_div(problem.k, 128)
     if p.CLUSTER_K > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     if p.CLUSTER_K > 2 and k_tiles > 16 and k_tiles <= enough[p.CLUSTER_K] then return false, "half the cluster holds x" end
@@ -88,8 +83,8 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "M_TILE", values = { 1, 2, 3, 4 }, default = default.M_TILE,
-          doc = "rows of x; two of them share a fragment of columns" },
+        { name = "FRAGMENTS", values = { 1, 2 }, default = default.FRAGMENTS,
+          doc = "of columns, two rows of x each" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = default.CLUSTER_K,
           doc = "blocks of a cluster that split K: each keeps its part of x, their sums meet" },
         { name = "WARPS_K", values = { 7, 13, 14, 16, 19, 20, 22, 25, 28 }, default = default.WARPS_K,
@@ -106,11 +101,11 @@ return {
         -- clusters of 4 and 8: as many as are resident at once, see clusters
         -- 0, no launch, where the warps do not hold all of x, or a block none of it: an exported table asks for sizes that valid() never saw
         grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K"
-            .. "*(M<=M_TILE)*(CLUSTER_K<=ceil_div(K,128))*(ceil_div(K,128*CLUSTER_K)<=WARPS_K*K_TILES)" },
-        block = "32*(WARPS_K+(CLUSTER_K*ROW_TILES*((M_TILE+1)/2)>1?3:2))",
+            .. "*(M<=2*FRAGMENTS)*(CLUSTER_K<=ceil_div(K,128))*(ceil_div(K,128*CLUSTER_K)<=WARPS_K*K_TILES)" },
+        block = "32*(WARPS_K+(CLUSTER_K*ROW_TILES*FRAGMENTS>1?3:2))",
         -- stages; slots; barriers; sums of the cluster's other blocks: tern/resident.cuh, tern/cluster_meet.cuh
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"
-            .. "+(ROW_TILES*((M_TILE+1)/2)==1?4:3*ROW_TILES*((M_TILE+1)/2))*WARPS_K*256+16*(STAGES+4)"
+            .. "+(ROW_TILES*FRAGMENTS==1?4:3*ROW_TILES*FRAGMENTS)*WARPS_K*256+16*(STAGES+4)"
             .. "+(CLUSTER_K>1?(CLUSTER_K-1)*1024+(CLUSTER_K+1)*32:0)",
         cluster = "CLUSTER_K",
     },
