@@ -225,6 +225,17 @@ __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const
     }
 }
 
+// The sums of a row block from the warp, no longer in units of its own.
+__device__ __forceinline__ struct tern_sums tern_sums_scale(const struct tern_sums &sums, const struct tern_held &x) {
+    struct tern_sums scaled;
+#pragma unroll
+    for (int u = 0; u < UNITS; u++)
+#pragma unroll
+        for (int i = 0; i < UNIT_FLOATS; i++)
+            scaled.at[u][i] = sums.at[u][i] * x.power[u % FRAGMENTS];
+    return scaled;
+}
+
 // A multiplying warp: takes its x and walks the row blocks.
 __device__ __forceinline__ void tern_consume(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int warp, int lane) {
@@ -239,13 +250,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     tern_rows_walk(
         s, p, args, warp, lane,
         [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) { tern_tile_multiply(sums, tiles, x, j); },
-        [&](struct tern_sums &sums) {
-#pragma unroll
-            for (int u = 0; u < UNITS; u++)
-#pragma unroll
-                for (int i = 0; i < UNIT_FLOATS; i++)
-                    sums.at[u][i] *= x.power[u % FRAGMENTS];
-        });
+        [&](const struct tern_sums &sums) { return tern_sums_scale(sums, x); });
 }
 
 // Joins the two pairs of digits of a row of x and stores: lanes t = 0, 1 of the fragment's first, 2, 3 of its second row; row n of W by

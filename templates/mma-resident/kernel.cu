@@ -120,7 +120,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
         [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) {
             tern_tile_multiply(sums, tiles, x, j, two_24);
         },
-        [](struct tern_sums &) {});
+        [](const struct tern_sums &sums) { return sums; });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const __grid_constant__ struct tern_args args) {

@@ -235,7 +235,7 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
     }
 }
 
-// The walk of a multiplying warp over the row blocks; multiply as above, finish(sums) ahead of the slot.
+// The walk of a multiplying warp over the row blocks; multiply as above; finish(sums) is what goes to the slot.
 template <class MULTIPLY, class FINISH>
 __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const struct tern_places &p,
                                                const struct tern_args &args, int warp, int lane, MULTIPLY multiply,
@@ -256,9 +256,8 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
             tern_row_block_multiply(sums, entries, count, stage + words, stage, barrier + STAGE_EMPTY, lane, multiply);
         else
             tern_warp_arrive(barrier + STAGE_EMPTY, lane);
-        finish(sums);
         tern_barrier_wait(p.barriers + SLOT_EMPTY + slot.at * 8, slot.parity); // the first time round at once
-        tern_slot_put(place + slot.at * SLOT_BYTES, sums);
+        tern_slot_put(place + slot.at * SLOT_BYTES, finish(sums));
         tern_warp_arrive(p.barriers + SLOT_FULL + slot.at * 8, lane); // all have written
         turn.step();
         slot.step();
