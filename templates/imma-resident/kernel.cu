@@ -28,17 +28,19 @@ constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is smal
 #include "tern/resident.cuh"
 
 typedef struct tern_fields<BITS> tern_width;
-constexpr int DIGITS = 4, DIGIT_BITS = 8; // of x
-constexpr int PART_BITS = 15;             // from the lower two digits to the upper two
-constexpr int SCRATCH_HALF = 8 * 64;      // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
+constexpr int DIGITS = 4, DIGIT_BITS = 8;            // of x
+constexpr int PART_BITS = 15;                        // from the lower two digits to the upper two
+constexpr unsigned SPECIAL = BF16 ? 0x7F80 : 0x7C00; // the least magnitude that is no number
+constexpr int SCRATCH_HALF = 8 * 64; // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
 
 // x of a warp's K tiles, and what goes with it. The lane's column of the operand is digit lane / 4 % 4 of row lane / 16 of the fragment, its
 // columns of the sums are two digits of row lane % 4 / 2.
 struct tern_held {
-    unsigned b[K_TILES][FRAGMENTS][4][2];   // [piece][register]
-    int of_x[K_TILES][FRAGMENTS][SPANS][4]; // HAS_ZEROS: [0], sum of x, of the lane's two digits. Else where accumulators begin
-    float power[FRAGMENTS];                 // that makes the lane's sums whole: NaN where x has specials
+    unsigned b[K_TILES][FRAGMENTS][4][2]; // [piece][register]
+    int of_x[K_TILES][FRAGMENTS][SPANS]
+            [4];            // HAS_ZEROS: [0], sum of x, of the lane's two digits. Else where accumulators begin
+    float power[FRAGMENTS]; // that makes the lane's sums whole: NaN where x has specials
 };
 
 // Loads eight values of x of each of the warp's tiles: lane 16 * row + 4 * piece + t. Rows behind M are the last one again and not
@@ -48,7 +50,8 @@ __device__ __forceinline__ void tern_x_load(unsigned (&x)[K_TILES][FRAGMENTS][4]
     const int first = (s.first + warp) * 128 + lane % 16 * 8, end = tern_smaller((int)args.k, (s.first + s.count) * 128);
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
-        const __half *from = (const __half *)args.x + (tern_smaller(2 * f + lane / 16, (int)args.m - 1) * args.k + first);
+        const unsigned short *from =
+            (const unsigned short *)args.x + (tern_smaller(2 * f + lane / 16, (int)args.m - 1) * args.k + first);
 #pragma unroll
         for (int j = 0; j < K_TILES; j++) {
             x[j][f][0] = x[j][f][1] = x[j][f][2] = x[j][f][3] = 0;
@@ -57,7 +60,7 @@ __device__ __forceinline__ void tern_x_load(unsigned (&x)[K_TILES][FRAGMENTS][4]
     }
 }
 
-// The largest |x| of the lane's rows in the warp's K tiles, as bits of binary16: fragment f in half f.
+// The largest |x| of the lane's rows in the warp's K tiles, as bits: fragment f in half f.
 __device__ __forceinline__ unsigned tern_magnitudes(const unsigned (&x)[K_TILES][FRAGMENTS][4]) {
     unsigned most[FRAGMENTS] = {};
 #pragma unroll
@@ -72,9 +75,12 @@ __device__ __forceinline__ unsigned tern_magnitudes(const unsigned (&x)[K_TILES]
     return all;
 }
 
-// n of the least 2^(n - 15) that x of a row is less than 2 - 2^-7 times, from its magnitude in half f.
+// n of the least 2^n that a row of x is less than 2 - 2^-7 times, from its magnitude in half f.
 __device__ __forceinline__ int tern_exponent(unsigned magnitudes, int f) {
-    return (int)((magnitudes >> 16 * f & 0x7FFFu) + 8) >> 10;
+    constexpr int FRACTION = BF16 ? 7 : 10, BIAS = BF16 ? 127 : 15,
+                  LEAST = BF16 ? 30 : 0; // a smaller one: no fp32 brings x up
+    const int field = (int)(((magnitudes >> 16 * f & 0x7FFFu) + (1u << (FRACTION - 7))) >> FRACTION);
+    return (field > LEAST ? field : LEAST) - BIAS;
 }
 
 // 2^n
@@ -87,7 +93,7 @@ __device__ __forceinline__ float tern_power(int n) {
 // low bytes; 128 in it makes the lower one signed, too: a carry to the other, and its first bit flipped.
 __device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], unsigned even, unsigned odd, float unit) {
     constexpr float MAGIC = 12582912.0f + 128.0f, PART = 1 << PART_BITS; // 1.5 * 2^23
-    const float2 a = __half22float2(tern_as_half2(even)), b = __half22float2(tern_as_half2(odd));
+    const float2 a = tern_pair_floats<BF16>(even), b = tern_pair_floats<BF16>(odd);
     const float value[4] = {a.x, b.x, a.y, b.y};
     unsigned part[2][4];
 #pragma unroll
@@ -107,8 +113,8 @@ __device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], unsign
 
 // Turns eight values of each lane into digits and gives each lane its column, by way of `scratch`, the warp's own. Bytes of code
 // words are element e of the even step, of the odd step, e = 0, 1 (harness/formats/layout.h).
-__device__ __forceinline__ void tern_column_make(unsigned (&b)[4][2], const unsigned (&x)[4], float unit, unsigned char *scratch,
-                                                 int lane) {
+__device__ __forceinline__ void tern_column_make(unsigned (&b)[4][2], const unsigned (&x)[4], float unit,
+                                                 unsigned char *scratch, int lane) {
     const int half = lane / 8 % 2; // its columns trade places by twos: other banks
     unsigned char *to = scratch + half * SCRATCH_HALF + lane % 4 * 16 + lane / 4 % 2 * 8;
     unsigned low[DIGITS], high[DIGITS];
@@ -162,9 +168,10 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &held, const uns
     const unsigned most = tern_magnitudes(x), most_of_sums = __shfl_sync(0xFFFFFFFFu, most, lane % 4 / 2 * 16);
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
-        const float unit = tern_power(29 - tern_exponent(most, f) - tern_width::shift(lane / 4 % 4)); // high parts: below 2^15 - 2^7
-        const float power = tern_power(tern_exponent(most_of_sums, f) - 29 - (lane % 2 == 0 ? PART_BITS : 0));
-        held.power[f] = (most_of_sums >> 16 * f & 0x7FFFu) < 0x7C00u ? power : __int_as_float(0x7FFFFFFF);
+        const float unit =
+            tern_power(14 - tern_exponent(most, f) - tern_width::shift(lane / 4 % 4)); // high parts: below 2^15 - 2^7
+        const float power = tern_power(tern_exponent(most_of_sums, f) - 14 - (lane % 2 == 0 ? PART_BITS : 0));
+        held.power[f] = (most_of_sums >> 16 * f & 0x7FFFu) < SPECIAL ? power : __int_as_float(0x7FFFFFFF);
 #pragma unroll
         for (int j = 0; j < K_TILES; j++) {
             tern_column_make(held.b[j][f], x[j][f], unit, scratch, lane);
@@ -249,7 +256,9 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
         tern_cluster_wait();
     tern_rows_walk(
         s, p, args, warp, lane,
-        [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) { tern_tile_multiply(sums, tiles, x, j); },
+        [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) {
+            tern_tile_multiply(sums, tiles, x, j);
+        },
         [&](const struct tern_sums &sums) { return tern_sums_scale(sums, x); });
 }
 
@@ -262,7 +271,7 @@ __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n
     const float mine = (odd ? sum[1] : sum[0]) + __shfl_xor_sync(0xFFFFFFFFu, odd ? sum[0] : sum[1], 1);
     n += odd ? 8 : 0;
     if (n < (int)args.n && m < (int)args.m) // half of the last row tile is not where N is an odd multiple of 8
-        ((__half *)args.y)[m * args.n + n] = __float2half_rn(mine + (odd ? bias.y : bias.x));
+        ((unsigned short *)args.y)[m * args.n + n] = tern_value_round<BF16>(mine + (odd ? bias.y : bias.x));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(const __grid_constant__ struct tern_args args) {

@@ -71,7 +71,7 @@ end
 
 return {
     name = "imma-resident",
-    ops = { "linear-a16" },
+    ops = { "linear-a16", "linear-bf16" },
     summary = "decode on integer tensor cores, x as digits in registers, rows of W pass by: M = 1 to 4",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4 },

@@ -109,6 +109,9 @@ static int open_stream_bf16(void **state) {
 static int open_imma(void **state) {
     return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, TERN_F16, "tern_imma_decode", 1);
 }
+static int open_digits_bf16(void **state) {
+    return open_template(state, "templates/imma-resident/kernel.cu", digits_preamble, TERN_BF16, "tern_imma_resident", 1);
+}
 static int open_resident(void **state) {
     return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident", 1);
 }
@@ -204,14 +207,15 @@ static void zero_weights_give_zero(void **state) {
 /* A special value at any place of a tile makes all of its row of y NaN, and nothing of another row. */
 static void specials_become_nan(void **state) {
     struct fixture *f = *state;
-    static const uint16_t specials[] = {0x7C00, 0xFC00, 0x7E00};
+    static const uint16_t specials[TERN_ACTIVATION_COUNT][3] = {
+        [TERN_F16] = {0x7C00, 0xFC00, 0x7E00}, [TERN_BF16] = {0x7F80, 0xFF80, 0x7FC0}};
     for (int i = 0; i < 24; i++) {
         fill(f);
-        f->x[1][(i * 53) % K] = specials[i % 3];
+        f->x[1][(i * 53) % K] = specials[f->type][i % 3];
         multiply(f);
         for (int n = 0; n < N; n++) {
-            assert_true(isfinite(tern_half_to_float(f->y[0][n])));
-            assert_true(isnan(tern_half_to_float(f->y[1][n])));
+            assert_true(isfinite(tern_activation_to_double(f->type, f->y[0][n])));
+            assert_true(isnan(tern_activation_to_double(f->type, f->y[1][n])));
         }
     }
 }
@@ -305,16 +309,16 @@ static void unseen_values_cost_little(void **state) {
     uint16_t ones[M][K];
     struct expected weights, e;
     for (int i = 0; i < M * K; i++)
-        ones[i / K][i % K] = tern_half_from_double(1);
+        ones[i / K][i % K] = tern_activation_from_double(f->type, 1);
     expect(f, ones[0], &weights);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < M * K; k++)
-            f->x[k / K][k % K] = tern_half_from_double(sin(3.7 * k) * cos(0.9 * k * k));
-        f->x[1][UNSEEN] = tern_half_from_double(unseen[i]);
+            f->x[k / K][k % K] = tern_activation_from_double(f->type, sin(3.7 * k) * cos(0.9 * k * k));
+        f->x[1][UNSEEN] = tern_activation_from_double(f->type, unseen[i]);
         multiply(f);
         expect(f, f->x[0], &e);
         for (int j = 0; j < M * N; j++) {
-            const double got = tern_half_to_float(f->y[j / N][j % N]);
+            const double got = tern_activation_to_double(f->type, f->y[j / N][j % N]);
             const double rounded = j >= N && unseen[i] > 1000 ? ldexp(unseen[i], -24) * weights.magnitude[j] : 0;
             assert_true(fabs(got - e.sum[j]) <= tern_reference_tolerance(e.sum[j], e.magnitude[j], &precision) + rounded);
         }
@@ -365,10 +369,8 @@ int main(void) {
         cmocka_unit_test(large_values_stay_in_their_row),
     };
     const struct CMUnitTest digits[] = {
-        cmocka_unit_test(zero_weights_give_zero),
-        cmocka_unit_test(specials_become_nan),
-        cmocka_unit_test(unseen_values_cost_little),
-        cmocka_unit_test(large_values_stay_in_their_row),
+        cmocka_unit_test(zero_weights_give_zero),    cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(unseen_values_cost_little), cmocka_unit_test(large_values_stay_in_their_row),
         cmocka_unit_test(every_value_is_exact),
     };
     const struct CMUnitTest bf16[] = {
@@ -376,12 +378,19 @@ int main(void) {
         cmocka_unit_test(specials_pass),
         cmocka_unit_test(single_values_are_exact),
     };
+    const struct CMUnitTest digits_bf16[] = {
+        cmocka_unit_test(zero_weights_give_zero),
+        cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(single_values_are_exact),
+        cmocka_unit_test(unseen_values_cost_little),
+    };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream, bfloat16", bf16, open_stream_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident", digits, open_digits, close_fixture);
+    failed += cmocka_run_group_tests_name("imma-resident, bfloat16", digits_bf16, open_digits_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, K split over two blocks", tests, open_digits_pair, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, 3 bits", tests, open_resident_3, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, 3 bits", digits, open_digits_3, close_fixture);

@@ -282,7 +282,7 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
         for (; unit < UNITS; unit += ADDERS) {
             const unsigned char *from = p.slots + turn.at * SLOT_BYTES + unit * UNIT_BYTES + lane * (UNIT_FLOATS * 4);
             const int n = (row * ROW_TILES + unit / COLUMNS) * 16 + lane / 4;
-            const float2 bias = tern_bias_of_rows<0>(args, n); // ahead of the wait
+            const float2 bias = tern_bias_of_rows<BF16>(args, n); // ahead of the wait
             float sum[UNIT_FLOATS] = {};
             tern_barrier_wait(p.barriers + SLOT_FULL + turn.at * 8, turn.parity);
 #pragma unroll
