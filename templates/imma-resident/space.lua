@@ -21,6 +21,7 @@ local function registers(p, problem, spans)
     local entries = problem.group % 128 == 0 and problem.group <= 128 and 0 or p.ROW_TILES * p.K_TILES * spans
     local tile = 2 * problem.bits + spans * (problem.sym and 1 or 2)
     return x + entries + math.min(p.K_TILES, 2) * (p.ROW_TILES * tile + 4) + 4 * p.ROW_TILES * p.FRAGMENTS
+        + (problem.bits == 3 and 4 or 0) + (p.K_TILES > 2 and 8 or 0) -- joined words; what spilled without it
 end
 
 -- Warps of a block: kernel.cu has a second one that adds up where there is more to add.
