@@ -1,23 +1,30 @@
-// imma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1, 2 on integer tensor cores, x in registers, sums of a group exact, fp32
+// imma-resident: y[M,N] = x[M,K] * W[N,K]^T for M = 1 to 4 on integer tensor cores, x in registers, sums of a group exact, fp32
 // beyond it.
 //
-// Shapes: M up to M_TILE, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES * CLUSTER_K, any group that is a
-// multiple of 32, or one scale a row; the last group may be short. 2, 3 and 4 bits. Layout frag16x128 (harness/formats/layout.h).
-// Compute capability 9.0.
+// Shapes: M up to 2 * FRAGMENTS, N a multiple of 8, K a multiple of 32 up to 128 * WARPS_K * K_TILES * CLUSTER_K, any group that is
+// a multiple of 32, or one scale a row; the last group may be short. 2, 3 and 4 bits; binary16 and bfloat16. Layout frag16x128
+// (harness/formats/layout.h). Compute capability 9.0.
 //
-// How: the frame of tern/resident.cuh, in which rows of W pass by x, and integers instead of binary16. A finite binary16 is an
-// integer of 41 bits times 2^-24. The fields of a code word are not shifted, only masked: piece p of a tile is 2^place too
-// large, so its x is multiplied by the complement of that power, 47 bits at most, and one accumulator serves. Seven signed digits
-// of 7 bits hold that exactly, in seven of the eight columns of mma.m16n8k32 (8 bits, s32 sums), a fragment of columns for each row of
-// x. Codes are unsigned; the accumulator begins with what the zero point makes of x, or, where rows have their own, zero times the
-// integer sum of x over the span is taken off: exact either way. Sums of a span are converted to fp32 once and scaled.
+// How: the frame of tern/resident.cuh, in which rows of W pass by x, and integers instead of floating point. The fields of a code word
+// are not shifted, only masked: piece p of a tile is 2^place too large, so its x is multiplied by the complement of that power, and
+// one accumulator serves. x is an integer of four signed digits, in units that a row's largest |x| in the warp's own K tiles
+// decides; two rows fill the eight columns of mma.m16n8k32 (8 bits, s32 sums). Codes are unsigned; the accumulator begins with what
+// the zero point makes of x, or, where rows have their own, zero times the integer sum of x over the span is taken off. Sums of
+// a span are exact, converted to fp32 once and scaled.
+//
+// Rounding of x: 2^e is the power of two below the largest |x| of a row in the warp's K tiles (above it from 2 - 2^-7 times the lower
+// one on). x of the pieces at the top place, with 2 bits one in four, is rounded to nearest in units of 2^(e - 23), x of lower places
+// more finely. So what is within 2^12 of the largest is exact, in bfloat16 within 2^15, and no value errs by more than 2^(e - 24):
+// less than an fp32 sum into which the largest goes. Where that one meets a weight of 0 the bound of
+// harness/verify/reference.h still holds while it is a thousand times as large as the others (docs/kernels/stream.md,
+// tests/unit/test_decode_values.c). Bfloat16 below 2^-120 becomes 0.
 //
 // Specials: Inf or NaN in a row of x makes its row of y NaN.
 //
-// Parameters: FRAGMENTS of two rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W in flight;
-// CLUSTER_K blocks of a cluster that split K.
+// Parameters: FRAGMENTS of two rows of x; WARPS_K and K_TILES; ROW_TILES that a warp multiplies side by side; STAGES row blocks of W in
+// flight; CLUSTER_K blocks of a cluster that split K.
 //
-// Bound by: memory; on small layers by fixed costs. Expected of the limit: 0.6 (4 MB) to 0.9.
+// Bound by: memory up to M = 2, then products and masks; on small layers by fixed costs. Expected of the limit: 0.6 (4 MB) to 0.9.
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 2;       // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
@@ -34,13 +41,12 @@ constexpr unsigned SPECIAL = BF16 ? 0x7F80 : 0x7C00; // the least magnitude that
 constexpr int SCRATCH_HALF = 8 * 64; // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
 
-// x of a warp's K tiles, and what goes with it. The lane's column of the operand is digit lane / 4 % 4 of row lane / 16 of the fragment, its
-// columns of the sums are two digits of row lane % 4 / 2.
+// x of a warp's K tiles, and what goes with it. The lane's column of the operand is digit lane / 4 % 4 of row lane / 16 of the
+// fragment, its columns of the sums are two digits of row lane % 4 / 2.
 struct tern_held {
-    unsigned b[K_TILES][FRAGMENTS][4][2]; // [piece][register]
-    int of_x[K_TILES][FRAGMENTS][SPANS]
-            [4];            // HAS_ZEROS: [0], sum of x, of the lane's two digits. Else where accumulators begin
-    float power[FRAGMENTS]; // that makes the lane's sums whole: NaN where x has specials
+    unsigned b[K_TILES][FRAGMENTS][4][2];   // [piece][register]
+    int of_x[K_TILES][FRAGMENTS][SPANS][4]; // where accumulators begin; HAS_ZEROS: [0], sum of x, of the lane's two digits
+    float power[FRAGMENTS];                 // that makes the lane's sums whole: NaN where x has specials
 };
 
 // Loads eight values of x of each of the warp's tiles: lane 16 * row + 4 * piece + t. Rows behind M are the last one again and not
@@ -89,8 +95,8 @@ __device__ __forceinline__ float tern_power(int n) {
 }
 
 // The digits of a lane's four values of a row, least first, a value a byte. High parts are the integers next to x * unit, low parts
-// those next to what is left, in units of 2^-PART_BITS: nothing is rounded but the latter. A sum with MAGIC has a part's two digits in its
-// low bytes; 128 in it makes the lower one signed, too: a carry to the other, and its first bit flipped.
+// those next to what is left, in units of 2^-PART_BITS: nothing else is rounded. A sum with MAGIC has a part's two digits in its low
+// bytes; 128 in it makes the lower one signed, too: a carry to the other, and its first bit flipped.
 __device__ __forceinline__ void tern_digits_of(unsigned (&digit)[DIGITS], unsigned even, unsigned odd, float unit) {
     constexpr float MAGIC = 12582912.0f + 128.0f, PART = 1 << PART_BITS; // 1.5 * 2^23
     const float2 a = tern_pair_floats<BF16>(even), b = tern_pair_floats<BF16>(odd);
@@ -262,8 +268,8 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
         [&](const struct tern_sums &sums) { return tern_sums_scale(sums, x); });
 }
 
-// Joins the two pairs of digits of a row of x and stores: lanes t = 0, 1 of the fragment's first, 2, 3 of its second row; row n of W by
-// t = 0, 2, row n + 8 by t = 1, 3.
+// Joins the two pairs of digits of a row of x and stores: lanes t = 0, 1 of the fragment's first, 2, 3 of its second row; row n of
+// W by t = 0, 2, row n + 8 by t = 1, 3.
 __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n, int f, const float (&sum)[UNIT_FLOATS],
                                              const float2 &bias, int lane) {
     const bool odd = lane % 2 != 0;

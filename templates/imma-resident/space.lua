@@ -63,7 +63,7 @@ local function valid(p, problem, gpu)
     local tiles, held = ceil_div(k_tiles, p.CLUSTER_K), p.WARPS_K * p.K_TILES -- of a block
     if held < tiles then return false, "the warps do not hold all of x" end
     if is_default(p) then return true end
-    if problem.k > 2048 and tiles < 0.92 * held then return false, "warps without K tiles" end
+    if problem.k > 2048 and tiles < 0.87 * held then return false, "warps without K tiles" end
     if not fits(p, problem) then return false, "too many registers" end
     if problem.n <= 64 then return true end -- small shapes check what large ones use
     local reason = walk_rule(p, problem, gpu, tiles)
