@@ -29,6 +29,7 @@ constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stre
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 2;       // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
 constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is small: no row block waits for it
+#include "tern/dependent.cuh"
 #include "tern/fields.cuh"
 #include "tern/magnitude.cuh"
 #include "tern/mma.cuh"
@@ -61,7 +62,7 @@ __device__ __forceinline__ void tern_x_load(unsigned (&x)[K_TILES][FRAGMENTS][4]
 #pragma unroll
         for (int j = 0; j < K_TILES; j++) {
             x[j][f][0] = x[j][f][1] = x[j][f][2] = x[j][f][3] = 0;
-            tern_load_stream_16_if(x[j][f], from + j * WARPS_K * 128, first + j * WARPS_K * 128 < end);
+            tern_load_dependent_16_if(x[j][f], from + j * WARPS_K * 128, first + j * WARPS_K * 128 < end);
         }
     }
 }
@@ -254,6 +255,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
                                              const struct tern_args &args, int warp, int lane) {
     unsigned loaded[K_TILES][FRAGMENTS][4];
     struct tern_held x;
+    tern_dependency_wait();
     tern_x_load(loaded, s.k, args, warp, lane);
     tern_held_make(x, loaded, p.slots + warp * WARP_BYTES, lane);
     tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
@@ -291,6 +293,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(cons
     } else if (warp == WARPS_K) {
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
     } else {
+        tern_dependency_wait(); // ahead of y
         tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1, lane,
                     [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
                         tern_y_store(args, n, f, sum, bias, lane);

@@ -99,6 +99,7 @@ return {
     },
     valid = valid,
     launch = {
+        dependent = true,
         -- clusters of 4 and 8: as many as are resident at once, see clusters
         -- 0, no launch, where the warps do not hold all of x, or a block none of it: an exported table asks for sizes that valid() never saw
         grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K"
