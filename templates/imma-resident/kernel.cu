@@ -28,7 +28,8 @@
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 2;       // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
-constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is small: no row block waits for it
+constexpr int SLOTS = UNITS == 1 ? 4 : 3;
+constexpr int FIRST = DEPENDENT || FRAGMENTS == 1 ? STAGES : 2; // x of four rows is not small: two row blocks ahead of it
 #include "tern/dependent.cuh"
 #include "tern/fields.cuh"
 #include "tern/magnitude.cuh"
@@ -36,8 +37,9 @@ constexpr int SLOTS = UNITS == 1 ? 4 : 3, FIRST = STAGES;           // x is smal
 #include "tern/resident.cuh"
 
 typedef struct tern_fields<BITS> tern_width;
-constexpr int DIGITS = 4, DIGIT_BITS = 8;            // of x
-constexpr int PART_BITS = 15;                        // from the lower two digits to the upper two
+constexpr int COPIER = WARPS_K + ADDERS;  // behind the adding warps: those get the schedulers with fewer multiplying ones
+constexpr int DIGITS = 4, DIGIT_BITS = 8; // of x
+constexpr int PART_BITS = 15;             // from the lower two digits to the upper two
 constexpr unsigned SPECIAL = BF16 ? 0x7F80 : 0x7C00; // the least magnitude that is no number
 constexpr int SCRATCH_HALF = 8 * 64; // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
@@ -286,15 +288,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(cons
     TERN_SHARED_DYNAMIC(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);
-    if (CLUSTER_K > 1 && warp != WARPS_K)
+    if (CLUSTER_K > 1 && warp != COPIER)
         tern_cluster_arrive(); // the copying warp: once its barriers are prepared
     if (warp < WARPS_K) {
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
-    } else if (warp == WARPS_K) {
+    } else if (warp == COPIER) {
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
     } else {
         tern_dependency_wait(); // ahead of y
-        tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1, lane,
+        tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K, lane,
                     [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
                         tern_y_store(args, n, f, sum, bias, lane);
                     });
