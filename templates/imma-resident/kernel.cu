@@ -25,10 +25,10 @@
 // flight; CLUSTER_K blocks of a cluster that split K.
 //
 // Bound by: memory up to M = 2, then products and masks; on small layers by fixed costs. Expected of the limit: 0.6 (4 MB) to 0.9.
-constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
-constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 2;       // rows g and g + 8 of the lane's pair of digits
-constexpr int ADDERS = CLUSTER_K > 1 || UNITS > 1 ? 2 : 1;          // the warps that add up
-constexpr int SLOTS = UNITS == 1 ? 4 : 3;
+constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES;   // what stream.cuh asks for
+constexpr int UNITS = ROW_TILES, UNIT_FLOATS = 2 * FRAGMENTS;         // rows g and g + 8 of the lane's pair of digits
+constexpr int ADDERS = CLUSTER_K * ROW_TILES * FRAGMENTS > 1 ? 2 : 1; // the warps that add up
+constexpr int SLOTS = ROW_TILES * FRAGMENTS == 1 ? 4 : 3;
 constexpr int FIRST = DEPENDENT || FRAGMENTS == 1 ? STAGES : 2; // x of four rows is not small: two row blocks ahead of it
 #include "tern/dependent.cuh"
 #include "tern/fields.cuh"
@@ -37,9 +37,10 @@ constexpr int FIRST = DEPENDENT || FRAGMENTS == 1 ? STAGES : 2; // x of four row
 #include "tern/resident.cuh"
 
 typedef struct tern_fields<BITS> tern_width;
-constexpr int COPIER = WARPS_K + ADDERS;  // behind the adding warps: those get the schedulers with fewer multiplying ones
-constexpr int DIGITS = 4, DIGIT_BITS = 8; // of x
-constexpr int PART_BITS = 15;             // from the lower two digits to the upper two
+constexpr int COPIER =
+    WARPS_K % 4 == 0 ? WARPS_K : WARPS_K + ADDERS;   // adding warps go where multiplying ones have less to do
+constexpr int DIGITS = 4, DIGIT_BITS = 8;            // of x
+constexpr int PART_BITS = 15;                        // from the lower two digits to the upper two
 constexpr unsigned SPECIAL = BF16 ? 0x7F80 : 0x7C00; // the least magnitude that is no number
 constexpr int SCRATCH_HALF = 8 * 64; // bytes of pieces 0 and 1, of 2 and 3: a column's four lanes, 16 bytes each
 static_assert(WARP_BYTES >= 2 * SCRATCH_HALF, "digits change lanes where the warp's slots will be");
@@ -69,26 +70,24 @@ __device__ __forceinline__ void tern_x_load(unsigned (&x)[K_TILES][FRAGMENTS][4]
     }
 }
 
-// The largest |x| of the lane's rows in the warp's K tiles, as bits: fragment f in half f.
-__device__ __forceinline__ unsigned tern_magnitudes(const unsigned (&x)[K_TILES][FRAGMENTS][4]) {
-    unsigned most[FRAGMENTS] = {};
+// The largest |x| of the lane's row of a fragment in the warp's K tiles, as bits.
+__device__ __forceinline__ unsigned tern_magnitude(const unsigned (&x)[K_TILES][FRAGMENTS][4], int f) {
+    unsigned most = x[0][f][0];
 #pragma unroll
-    for (int i = 0; i < K_TILES * FRAGMENTS * 4; i++)
-        most[i / 4 % FRAGMENTS] =
-            tern_max_magnitudes(most[i / 4 % FRAGMENTS], x[i / 4 / FRAGMENTS][i / 4 % FRAGMENTS][i % 4] & 0x7FFF7FFFu);
-    unsigned all = tern_max_magnitudes(tern_permute_bytes(most[0], most[FRAGMENTS - 1], 0x5410u),
-                                       tern_permute_bytes(most[0], most[FRAGMENTS - 1], 0x7632u));
+    for (int i = 1; i < K_TILES * 4; i++)
+        most = tern_max_absolute<BF16>(most, x[i / 4][f][i % 4]);
+    most = tern_max_magnitudes(most, most >> 16) & 0xFFFFu;
 #pragma unroll
     for (int other = 8; other > 0; other /= 2)
-        all = tern_max_magnitudes(all, __shfl_xor_sync(0xFFFFFFFFu, all, other));
-    return all;
+        most = tern_max_magnitudes(most, __shfl_xor_sync(0xFFFFFFFFu, most, other));
+    return most;
 }
 
-// n of the least 2^n that a row of x is less than 2 - 2^-7 times, from its magnitude in half f.
-__device__ __forceinline__ int tern_exponent(unsigned magnitudes, int f) {
+// n of the least 2^n that a row of x of this magnitude is less than 2 - 2^-7 times.
+__device__ __forceinline__ int tern_exponent(unsigned magnitude) {
     constexpr int FRACTION = BF16 ? 7 : 10, BIAS = BF16 ? 127 : 15,
                   LEAST = BF16 ? 30 : 0; // a smaller one: no fp32 brings x up
-    const int field = (int)(((magnitudes >> 16 * f & 0x7FFFu) + (1u << (FRACTION - 7))) >> FRACTION);
+    const int field = (int)((magnitude + (1u << (FRACTION - 7))) >> FRACTION);
     return (field > LEAST ? field : LEAST) - BIAS;
 }
 
@@ -174,13 +173,13 @@ __device__ __forceinline__ void tern_sums_make(int (&of_x)[SPANS][4], const unsi
 
 __device__ __forceinline__ void tern_held_make(struct tern_held &held, const unsigned (&x)[K_TILES][FRAGMENTS][4],
                                                unsigned char *scratch, int lane) {
-    const unsigned most = tern_magnitudes(x), most_of_sums = __shfl_sync(0xFFFFFFFFu, most, lane % 4 / 2 * 16);
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
+        const unsigned most = tern_magnitude(x, f), most_of_sums = __shfl_sync(0xFFFFFFFFu, most, lane % 4 / 2 * 16);
         const float unit =
-            tern_power(14 - tern_exponent(most, f) - tern_width::shift(lane / 4 % 4)); // high parts: below 2^15 - 2^7
-        const float power = tern_power(tern_exponent(most_of_sums, f) - 14 - (lane % 2 == 0 ? PART_BITS : 0));
-        held.power[f] = (most_of_sums >> 16 * f & 0x7FFFu) < SPECIAL ? power : __int_as_float(0x7FFFFFFF);
+            tern_power(14 - tern_exponent(most) - tern_width::shift(lane / 4 % 4)); // high parts: below 2^15 - 2^7
+        const float power = tern_power(tern_exponent(most_of_sums) - 14 - (lane % 2 == 0 ? PART_BITS : 0));
+        held.power[f] = most_of_sums < SPECIAL ? power : __int_as_float(0x7FFFFFFF);
 #pragma unroll
         for (int j = 0; j < K_TILES; j++) {
             tern_column_make(held.b[j][f], x[j][f], unit, scratch, lane);
@@ -190,8 +189,8 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &held, const uns
 }
 
 // Adds a span's scaled sum to the sums of a row tile and a row of x.
-__device__ __forceinline__ void tern_span_add(float (&sums)[UNIT_FLOATS], const int (&d)[4], const int (&of_x)[4],
-                                              unsigned scales, unsigned zeros) {
+__device__ __forceinline__ void tern_span_add(float *sums, const int (&d)[4], const int (&of_x)[4], unsigned scales,
+                                              unsigned zeros) {
     const float2 scale = __half22float2(tern_as_half2(scales));
     int low = tern_pair(d[0], d[1]), high = tern_pair(d[2], d[3]);
     if (HAS_ZEROS) {
@@ -212,8 +211,8 @@ __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const
         fields[r] = tern_fields_make<BITS>(tiles[r].words);
     if (j == 0)
 #pragma unroll
-        for (int u = 0; u < UNITS; u++)
-            sums.at[u][0] = sums.at[u][1] = 0.0f;
+        for (int i = 0; i < UNITS * UNIT_FLOATS; i++)
+            sums.at[i / UNIT_FLOATS][i % UNIT_FLOATS] = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int piece = tern_width::piece(i, SPANS), span = i * SPANS / 4;
@@ -235,9 +234,10 @@ __device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const
         }
         if (last)
 #pragma unroll
-            for (int u = 0; u < UNITS; u++)
-                tern_span_add(sums.at[u], d[u / FRAGMENTS][u % FRAGMENTS], x.of_x[j][u % FRAGMENTS][span],
-                              tiles[u / FRAGMENTS].scales[span], tiles[u / FRAGMENTS].zeros[span]);
+            for (int i = 0; i < ROW_TILES * FRAGMENTS; i++) {
+                const int r = i / FRAGMENTS, f = i % FRAGMENTS;
+                tern_span_add(&sums.at[r][2 * f], d[r][f], x.of_x[j][f][span], tiles[r].scales[span], tiles[r].zeros[span]);
+            }
     }
 }
 
@@ -248,7 +248,7 @@ __device__ __forceinline__ struct tern_sums tern_sums_scale(const struct tern_su
     for (int u = 0; u < UNITS; u++)
 #pragma unroll
         for (int i = 0; i < UNIT_FLOATS; i++)
-            scaled.at[u][i] = sums.at[u][i] * x.power[u % FRAGMENTS];
+            scaled.at[u][i] = sums.at[u][i] * x.power[i / 2];
     return scaled;
 }
 
@@ -272,16 +272,20 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
         [&](const struct tern_sums &sums) { return tern_sums_scale(sums, x); });
 }
 
-// Joins the two pairs of digits of a row of x and stores: lanes t = 0, 1 of the fragment's first, 2, 3 of its second row; row n of
-// W by t = 0, 2, row n + 8 by t = 1, 3.
-__device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n, int f, const float (&sum)[UNIT_FLOATS],
+// Joins the two pairs of digits of each row of x and stores: lanes t = 0, 1 of a fragment's first, 2, 3 of its second row; row n of W
+// by t = 0, 2, row n + 8 by t = 1, 3.
+__device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n, const float (&sum)[UNIT_FLOATS],
                                              const float2 &bias, int lane) {
     const bool odd = lane % 2 != 0;
-    const int m = 2 * f + lane % 4 / 2;
-    const float mine = (odd ? sum[1] : sum[0]) + __shfl_xor_sync(0xFFFFFFFFu, odd ? sum[0] : sum[1], 1);
     n += odd ? 8 : 0;
-    if (n < (int)args.n && m < (int)args.m) // half of the last row tile is not where N is an odd multiple of 8
-        ((unsigned short *)args.y)[m * args.n + n] = tern_value_round<BF16>(mine + (odd ? bias.y : bias.x));
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const int m = 2 * f + lane % 4 / 2;
+        const float low = sum[2 * f], high = sum[2 * f + 1];
+        const float joined = (odd ? high : low) + __shfl_xor_sync(0xFFFFFFFFu, odd ? low : high, 1);
+        if (n < (int)args.n && m < (int)args.m) // half of the last row tile is not where N is an odd multiple of 8
+            ((unsigned short *)args.y)[m * args.n + n] = tern_value_round<BF16>(joined + (odd ? bias.y : bias.x));
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(const __grid_constant__ struct tern_args args) {
@@ -296,9 +300,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(cons
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
     } else {
         tern_dependency_wait(); // ahead of y
-        tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K, lane,
-                    [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
-                        tern_y_store(args, n, f, sum, bias, lane);
-                    });
+        tern_add_up(
+            s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - (COPIER == WARPS_K), lane,
+            [&](int n, int, const float(&sum)[UNIT_FLOATS], const float2 &bias) { tern_y_store(args, n, sum, bias, lane); });
     }
 }

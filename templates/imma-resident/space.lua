@@ -108,7 +108,7 @@ return {
         -- stages; slots; barriers; sums of the cluster's other blocks: tern/resident.cuh, tern/cluster_meet.cuh
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"
             .. "+(ROW_TILES*FRAGMENTS==1?4:3*ROW_TILES*FRAGMENTS)*WARPS_K*256+16*(STAGES+4)"
-            .. "+(CLUSTER_K>1?(CLUSTER_K-1)*1024+(CLUSTER_K+1)*32:0)",
+            .. "+(CLUSTER_K>1?FRAGMENTS*(CLUSTER_K-1)*1024+(CLUSTER_K+1)*32:0)",
         cluster = "CLUSTER_K",
     },
 }
