@@ -13,9 +13,9 @@
 // a span are exact, converted to fp32 once and scaled.
 //
 // Rounding of x: 2^e is the power of two below the largest |x| of a row in the warp's K tiles (above it from 2 - 2^-7 times the lower
-// one on). x of the pieces at the top place, with 2 bits one in four, is rounded to nearest in units of 2^(e - 23), x of lower places
-// more finely. So what is within 2^12 of the largest is exact, in bfloat16 within 2^15, and no value errs by more than 2^(e - 24):
-// less than an fp32 sum into which the largest goes. Where that one meets a weight of 0 the bound of
+// one on). x of the pieces at the top place, with 2 bits one in four, is rounded to nearest in units of 2^(e - 29 + place), of 2^(e - 23)
+// there, x of lower places more finely. So what is within 2^12 of the largest is exact, in bfloat16 within 2^15, and no value errs by
+// more than 2^(e - 24): less than an fp32 sum into which the largest goes. Where that one meets a weight of 0 the bound of
 // harness/verify/reference.h still holds while it is a thousand times as large as the others (docs/kernels/stream.md,
 // tests/unit/test_decode_values.c). Bfloat16 below 2^-120 becomes 0.
 //
