@@ -115,9 +115,12 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
     if (CLUSTER_K > 1)
         tern_cluster_wait();
-    tern_rows_walk(s, p, args, warp, lane, [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) {
-        tern_tile_multiply(sums, tiles, x, j, two_24);
-    });
+    tern_rows_walk(
+        s, p, args, warp, lane,
+        [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) {
+            tern_tile_multiply(sums, tiles, x, j, two_24);
+        },
+        [](const struct tern_sums &sums) { return sums; });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const __grid_constant__ struct tern_args args) {

@@ -8,6 +8,7 @@
 #include "device/compiler.h"
 #include "formats/layout.h"
 #include "verify/guard.h"
+#include "verify/reference.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N = 176, K = 384, M = 2, ZERO_ROW = 21, WARPS = 4 };
+/* UNSEEN: k whose weights are all 0. */
+enum { N = 176, K = 384, M = 2, ZERO_ROW = 21, UNSEEN = 250, WARPS = 4 };
 
 struct fixture {
     void *context, *module, *function;
@@ -51,7 +53,7 @@ static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0
 #define RESIDENT "constexpr int FRAGMENTS = 1, WARPS_K = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2;\n"
 static const char resident_preamble[] = RESIDENT "constexpr int CLUSTER_K = 1, K_TILES = 2;\n";
 static const char pair_preamble[] = RESIDENT "constexpr int CLUSTER_K = 2, K_TILES = 1;\n";
-#define DIGITS "constexpr int M_TILE = 2, WARPS_K = 1, ROW_TILES = 1, STAGES = 2;\n"
+#define DIGITS "constexpr int FRAGMENTS = 1, WARPS_K = 1, ROW_TILES = 2, STAGES = 2;\n"
 static const char digits_preamble[] = DIGITS "constexpr int CLUSTER_K = 1, K_TILES = 3;\n";
 static const char digits_pair_preamble[] = DIGITS "constexpr int CLUSTER_K = 2, K_TILES = 2;\n";
 
@@ -78,6 +80,8 @@ static int open_format(void **state, const struct format_case *of, const char *s
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
     f.zero = format.zero;
     memset(f.weights.codes + ZERO_ROW * K, f.zero, K);
+    for (int n = 0; n < N; n++)
+        f.weights.codes[n * K + UNSEEN] = (uint8_t)f.zero;
     f.cluster = cluster;
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &f.weights, &f.packed, &err), TERN_OK);
     free(text);
@@ -104,6 +108,9 @@ static int open_stream_bf16(void **state) {
 }
 static int open_imma(void **state) {
     return open_template(state, "templates/imma-decode/kernel.cu", imma_preamble, TERN_F16, "tern_imma_decode", 1);
+}
+static int open_digits_bf16(void **state) {
+    return open_template(state, "templates/imma-resident/kernel.cu", digits_preamble, TERN_BF16, "tern_imma_resident", 1);
 }
 static int open_resident(void **state) {
     return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident", 1);
@@ -200,14 +207,15 @@ static void zero_weights_give_zero(void **state) {
 /* A special value at any place of a tile makes all of its row of y NaN, and nothing of another row. */
 static void specials_become_nan(void **state) {
     struct fixture *f = *state;
-    static const uint16_t specials[] = {0x7C00, 0xFC00, 0x7E00};
+    static const uint16_t specials[TERN_ACTIVATION_COUNT][3] = {
+        [TERN_F16] = {0x7C00, 0xFC00, 0x7E00}, [TERN_BF16] = {0x7F80, 0xFF80, 0x7FC0}};
     for (int i = 0; i < 24; i++) {
         fill(f);
-        f->x[1][(i * 53) % K] = specials[i % 3];
+        f->x[1][(i * 53) % K] = specials[f->type][i % 3];
         multiply(f);
         for (int n = 0; n < N; n++) {
-            assert_true(isfinite(tern_half_to_float(f->y[0][n])));
-            assert_true(isnan(tern_half_to_float(f->y[1][n])));
+            assert_true(isfinite(tern_activation_to_double(f->type, f->y[0][n])));
+            assert_true(isnan(tern_activation_to_double(f->type, f->y[1][n])));
         }
     }
 }
@@ -278,8 +286,47 @@ static void large_values_stay_in_their_row(void **state) {
     }
 }
 
-/* Every finite binary16 in every piece of a tile comes through weights of 0 and a single 1 as it was: a digit more or less would
- * show. Row n of W takes column n. */
+/* Sums of x times W, or of |x * W|: [M][N]. */
+struct expected {
+    double sum[M * N], magnitude[M * N];
+};
+
+static void expect(const struct fixture *f, const uint16_t *x, struct expected *e) {
+    int64_t rows[M], cols[N];
+    for (int i = 0; i < M; i++)
+        rows[i] = i;
+    for (int i = 0; i < N; i++)
+        cols[i] = i;
+    tern_reference_compute(&f->weights, f->type, x, rows, M, cols, N, e->sum, e->magnitude);
+}
+
+/* A value of x that meets only weights of 0 may decide how the others are rounded. While it is 1000 times as large as they are,
+ * the row is as right as `tune` wants every kernel to be; beyond, each value errs by 2^-24 of it at most. */
+static void unseen_values_cost_little(void **state) {
+    struct fixture *f = *state;
+    const struct tern_precision precision = {.k = K, .type = f->type, .exactness = TERN_EXACT_WEIGHTS};
+    static const double unseen[] = {1000, 60000};
+    uint16_t ones[M][K];
+    struct expected weights, e;
+    for (int i = 0; i < M * K; i++)
+        ones[i / K][i % K] = tern_activation_from_double(f->type, 1);
+    expect(f, ones[0], &weights);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < M * K; k++)
+            f->x[k / K][k % K] = tern_activation_from_double(f->type, sin(3.7 * k) * cos(0.9 * k * k));
+        f->x[1][UNSEEN] = tern_activation_from_double(f->type, unseen[i]);
+        multiply(f);
+        expect(f, f->x[0], &e);
+        for (int j = 0; j < M * N; j++) {
+            const double got = tern_activation_to_double(f->type, f->y[j / N][j % N]);
+            const double rounded = j >= N && unseen[i] > 1000 ? ldexp(unseen[i], -24) * weights.magnitude[j] : 0;
+            assert_true(fabs(got - e.sum[j]) <= tern_reference_tolerance(e.sum[j], e.magnitude[j], &precision) + rounded);
+        }
+    }
+}
+
+/* Every finite binary16 in every piece of a tile comes through weights of 0 and a single 1 as it was, beside a value, multiplied by 0,
+ * of an exponent larger by 13: a digit more or less would show. Row n of W takes column n. */
 static void every_value_is_exact(void **state) {
     struct fixture *f = *state;
     struct tern_error err = {0};
@@ -298,7 +345,9 @@ static void every_value_is_exact(void **state) {
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &one, &f->packed, &err), TERN_OK);
     for (int first = 0; first < 0x10000; first += M * 128)
         for (int piece = 0; piece < 4; piece++) {
+            const int exponent = (first >> 10 & 31) + 13 + (first >> 10 & 31 ? 0 : 1);
             memset(f->x, 0, sizeof f->x);
+            f->x[0][UNSEEN] = f->x[1][UNSEEN] = (uint16_t)((exponent < 30 ? exponent : 30) << 10 | 0x3F7);
             for (int i = 0; i < M * 128; i++)
                 if (((first + i) & 0x7C00) != 0x7C00)
                     f->x[i / 128][(i + 32 * piece) % 128] = (uint16_t)(first + i);
@@ -320,15 +369,20 @@ int main(void) {
         cmocka_unit_test(large_values_stay_in_their_row),
     };
     const struct CMUnitTest digits[] = {
-        cmocka_unit_test(zero_weights_give_zero),
-        cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(zero_weights_give_zero),    cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(unseen_values_cost_little), cmocka_unit_test(large_values_stay_in_their_row),
         cmocka_unit_test(every_value_is_exact),
-        cmocka_unit_test(large_values_stay_in_their_row),
     };
     const struct CMUnitTest bf16[] = {
         cmocka_unit_test(zero_weights_give_zero),
         cmocka_unit_test(specials_pass),
         cmocka_unit_test(single_values_are_exact),
+    };
+    const struct CMUnitTest digits_bf16[] = {
+        cmocka_unit_test(zero_weights_give_zero),
+        cmocka_unit_test(specials_become_nan),
+        cmocka_unit_test(single_values_are_exact),
+        cmocka_unit_test(unseen_values_cost_little),
     };
     int failed = cmocka_run_group_tests_name("mma-decode", tests, open_mma, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
@@ -336,6 +390,7 @@ int main(void) {
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident", digits, open_digits, close_fixture);
+    failed += cmocka_run_group_tests_name("imma-resident, bfloat16", digits_bf16, open_digits_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, K split over two blocks", tests, open_digits_pair, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, 3 bits", tests, open_resident_3, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, 3 bits", digits, open_digits_3, close_fixture);

@@ -35,4 +35,19 @@ __device__ __forceinline__ uint4 tern_load_dependent_16(const void *global) {
     return tern_load_stream_16(global);
 }
 
+// The same where wanted; *value stays what it was elsewhere.
+__device__ __forceinline__ void tern_load_dependent_16_if(unsigned *value, const void *global, bool wanted) {
+#ifndef TERN_EMULATOR
+    if (DEPENDENT) {
+        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n"
+                     "@p ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                     : "+r"(value[0]), "+r"(value[1]), "+r"(value[2]), "+r"(value[3])
+                     : "l"(global), "r"((int)wanted)
+                     : "memory");
+        return;
+    }
+#endif
+    tern_load_stream_16_if(value, global, wanted);
+}
+
 #endif

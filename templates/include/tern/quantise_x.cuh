@@ -15,6 +15,7 @@
 
 #include "tern/abi.h"
 #include "tern/e4m3.cuh"
+#include "tern/magnitude.cuh"
 #include "tern/memory.cuh"
 #include "tern/s8_codes.cuh"
 
@@ -33,16 +34,6 @@ __device__ __forceinline__ tern_x8 tern_x8_of(const tern_args &args) {
 // What follows the quantised activations in the workspace.
 __device__ __forceinline__ unsigned char *tern_x8_end(const tern_args &args) {
     return reinterpret_cast<unsigned char *>(tern_x8_of(args).scales) + ((args.m + 255) / 256 + 1) * 1024;
-}
-
-// The larger of two pairs of magnitudes: bits of binary16 without signs are in the order of their values, NaN last.
-__device__ __forceinline__ unsigned tern_max_magnitudes(unsigned a, unsigned b) {
-#ifdef TERN_EMULATOR
-    const unsigned low = (a & 0xFFFF) > (b & 0xFFFF) ? a & 0xFFFF : b & 0xFFFF;
-    return (a >> 16 > b >> 16 ? a >> 16 : b >> 16) << 16 | low;
-#else
-    return __vmaxu2(a, b);
-#endif
 }
 
 // The low bytes of four numbers.

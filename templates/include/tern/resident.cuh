@@ -235,10 +235,11 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
     }
 }
 
-// The walk of a multiplying warp over the row blocks; multiply as above.
-template <class MULTIPLY>
+// The walk of a multiplying warp over the row blocks; multiply as above; finish(sums) is what goes to the slot.
+template <class MULTIPLY, class FINISH>
 __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const struct tern_places &p,
-                                               const struct tern_args &args, int warp, int lane, MULTIPLY multiply) {
+                                               const struct tern_args &args, int warp, int lane, MULTIPLY multiply,
+                                               FINISH finish) {
     const int words = tern_kept(warp * TILE_BYTES + lane * 16);
     const int count = (s.k.count - warp + WARPS_K - 1) / WARPS_K; // of the warp's K tiles
     const struct tern_entries entries = tern_entries_make(s.k, (int)args.groups, warp, lane);
@@ -256,7 +257,7 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
         else
             tern_warp_arrive(barrier + STAGE_EMPTY, lane);
         tern_barrier_wait(p.barriers + SLOT_EMPTY + slot.at * 8, slot.parity); // the first time round at once
-        tern_slot_put(place + slot.at * SLOT_BYTES, sums);
+        tern_slot_put(place + slot.at * SLOT_BYTES, finish(sums));
         tern_warp_arrive(p.barriers + SLOT_FULL + slot.at * 8, lane); // all have written
         turn.step();
         slot.step();
@@ -281,7 +282,7 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
         for (; unit < UNITS; unit += ADDERS) {
             const unsigned char *from = p.slots + turn.at * SLOT_BYTES + unit * UNIT_BYTES + lane * (UNIT_FLOATS * 4);
             const int n = (row * ROW_TILES + unit / COLUMNS) * 16 + lane / 4;
-            const float2 bias = tern_bias_of_rows<0>(args, n); // ahead of the wait
+            const float2 bias = tern_bias_of_rows<BF16>(args, n); // ahead of the wait
             float sum[UNIT_FLOATS] = {};
             tern_barrier_wait(p.barriers + SLOT_FULL + turn.at * 8, turn.parity);
 #pragma unroll
