@@ -19,12 +19,12 @@
 // (Inf - Inf).
 //
 // Parameters: FRAGMENTS of 8 rows of x; CLUSTER_K blocks that split K; WARPS_K and K_TILES of a block; ROW_TILES that a warp
-// multiplies side by side; STAGES row blocks of W in flight; ADDERS, the warps that add up.
+// multiplies side by side, as it does its K tiles; STAGES row blocks of W in flight; ADDERS, the warps that add up.
 //
 // Bound by: the products (small layers: the delivery of x from the L2) and memory. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 4;       // 16 rows and 8 columns: a fragment's four registers
-constexpr int SLOTS = 3;
+constexpr int SLOTS = STAGES == 2 ? 4 : STAGES;                     // row blocks whose sums wait to be added up
 // Row blocks asked for ahead of x: more would stand in its way. Of clusters 32 rows: a block has less x to wait for.
 // A dependent launch has x long after all of them.
 constexpr int FIRST = DEPENDENT ? STAGES : CLUSTER_K > 1 && ROW_TILES == 1 ? 2 : 1;
@@ -46,61 +46,73 @@ __device__ __forceinline__ void tern_span_add(struct tern_sums &sums, int r, con
             float of_x = x.of_x[j][f][SPAN][i % 2];
             if (HAS_ZEROS)
                 of_x *= (float)(i / 2 ? tile.zeros[SPAN] >> 8 : tile.zeros[SPAN] & 0xFFu);
-            const float value = fmaf(products[f][i], x.power[f][i % 2], -of_x);
+            const float value = products[f][i] - of_x;
             const float scaled = i / 2 ? scale.y : scale.x;
             float &sum = sums.at[r * FRAGMENTS + f][i];
             sum = j == 0 && SPAN == 0 ? scaled * value : fmaf(scaled, value, sum);
         }
 }
 
-// Multiplies span SPAN of K tile j, all row tiles side by side: independent chains of products.
-template <int SPAN>
-__device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
-                                               const tern_width (&fields)[ROW_TILES], const struct tern_held &x, int j,
+// Multiplies span SPAN of the first COUNT K tiles and all row tiles side by side: independent chains of products. The even steps come
+// first, so that the words can be shifted for the odd ones where they are.
+template <int COUNT, int SPAN>
+__device__ __forceinline__ void tern_span_step(struct tern_sums &sums, const struct tern_tile (&tiles)[K_TILES][ROW_TILES],
+                                               const tern_width (&fields)[COUNT][ROW_TILES], const struct tern_held &x,
                                                unsigned two_24) {
     constexpr int BEGIN = SPAN * 4 / SPANS, END = (SPAN + 1) * 4 / SPANS;
-    float products[ROW_TILES][FRAGMENTS][4];
+    float products[COUNT][ROW_TILES][CHAINS][FRAGMENTS][4];
 #pragma unroll
-    for (int i = BEGIN; i < END; i++)
+    for (int h = 0; h < 2; h++)
 #pragma unroll
-        for (int h = 0; h < 2; h++)
+        for (int i = BEGIN; i < END; i++)
 #pragma unroll
-            for (int r = 0; r < ROW_TILES; r++) {
-                const int piece = tern_width::piece(i, SPANS);
-                unsigned a[4];
-                tern_fields_halves(fields[r], piece, h, two_24, a);
-                tern_step_multiply(products[r], a, x.b[j], piece, h, i == BEGIN && h == 0);
-            }
+            for (int j = 0; j < COUNT; j++)
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; r++)
-        tern_span_add<SPAN>(sums, r, products[r], tiles[r], x, j);
+                for (int r = 0; r < ROW_TILES; r++) {
+                    const int piece = tern_width::piece(i, SPANS);
+                    unsigned a[4];
+                    tern_fields_halves(fields[j][r], piece, h, two_24, a);
+                    tern_step_multiply(products[j][r][h % CHAINS], a, x.b[j], piece, h, i == BEGIN && h < CHAINS);
+                }
+#pragma unroll
+    for (int j = 0; j < COUNT; j++)
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++) {
+            tern_chains_join(products[j][r]);
+            tern_span_add<SPAN>(sums, r, products[j][r][0], tiles[j][r], x, j);
+        }
 }
 
-// Multiplies K tile j.
-__device__ __forceinline__ void tern_tile_multiply(struct tern_sums &sums, const struct tern_tile (&tiles)[ROW_TILES],
-                                                   const struct tern_held &x, int j, unsigned two_24) {
-    tern_width fields[ROW_TILES];
+// Multiplies the warp's first COUNT K tiles of a row block.
+template <int COUNT>
+__device__ __forceinline__ void tern_tiles_multiply(struct tern_sums &sums,
+                                                    const struct tern_tile (&tiles)[K_TILES][ROW_TILES],
+                                                    const struct tern_held &x, unsigned two_24) {
+    tern_width fields[COUNT][ROW_TILES];
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; r++)
-        fields[r] = tern_fields_make<BITS>(tiles[r].words);
-    tern_span_step<0>(sums, tiles, fields, x, j, two_24);
+    for (int j = 0; j < COUNT; j++)
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+            fields[j][r] = tern_fields_make<BITS>(tiles[j][r].words);
+    tern_span_step<COUNT, 0>(sums, tiles, fields, x, two_24);
     if constexpr (SPANS > 1)
-        tern_span_step<1>(sums, tiles, fields, x, j, two_24);
+        tern_span_step<COUNT, 1>(sums, tiles, fields, x, two_24);
     if constexpr (SPANS > 2) {
-        tern_span_step<2>(sums, tiles, fields, x, j, two_24);
-        tern_span_step<3>(sums, tiles, fields, x, j, two_24);
+        tern_span_step<COUNT, 2>(sums, tiles, fields, x, two_24);
+        tern_span_step<COUNT, 3>(sums, tiles, fields, x, two_24);
     }
 }
 
 // Stores the lane's four outputs of a unit: rows n and n + 8 of W, two of x from fragment f.
 __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n, int f, const float (&sum)[UNIT_FLOATS],
                                              const float2 &bias, int lane) {
-    const int m = f * 8 + lane % 4 * 2;
-    __half *y = (__half *)args.y + (m * args.n + n);
+    const int m = f * 8 + lane % 4 * 2, columns = (int)args.n;
+    __half *y[2] = {(__half *)args.y + (m * columns + n),
+                    (__half *)args.y + ((m + 1) * columns + n)}; // M * N: 31 bits, as M <= 16
 #pragma unroll
     for (int i = 0; i < 4; i++) // the last row tile is half empty where N is not a multiple of 16
-        if (n + i / 2 * 8 < (int)args.n && m + i % 2 < (int)args.m)
-            y[i % 2 * args.n + i / 2 * 8] = __float2half_rn(sum[i] + (i < 2 ? bias.x : bias.y));
+        if (n + i / 2 * 8 < columns && m + i % 2 < (int)args.m)
+            y[i % 2][i / 2 * 8] = __float2half_rn(fmaf(sum[i], HELD_UNIT, i < 2 ? bias.x : bias.y));
 }
 
 // A multiplying warp: takes its x and walks the row blocks.
@@ -110,34 +122,53 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     struct tern_held x;
     tern_dependency_wait();
     tern_held_load(x, s.k, args, warp, lane);
-    tern_block_sync(READY, THREADS); // barriers are prepared
+    tern_ready_await(p);
     tern_held_make(x, s.k, args, warp, lane);
-    tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
     if (CLUSTER_K > 1)
         tern_cluster_wait();
-    tern_rows_walk(
-        s, p, args, warp, lane,
-        [&](struct tern_sums &sums, const struct tern_tile(&tiles)[ROW_TILES], int j) {
-            tern_tile_multiply(sums, tiles, x, j, two_24);
-        },
-        [](const struct tern_sums &sums) { return sums; });
+    tern_rows_walk_at_once(
+        s, p, args, warp, lane, [&](struct tern_sums &sums, const struct tern_tile(&tiles)[K_TILES][ROW_TILES], int count) {
+            if (K_TILES == 1 || count == K_TILES)
+                tern_tiles_multiply<K_TILES>(sums, tiles, x, two_24);
+            else
+                tern_tiles_multiply<K_TILES == 1 ? 1 : K_TILES - 1>(sums, tiles, x, two_24); // or fewer: scales of 0
+            if (x.any_down)
+                tern_held_unify(sums.at, x);
+        });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_mma_resident(const __grid_constant__ struct tern_args args) {
+// Where x takes most of a thread's registers and warpgroups come out even, the other warps are filled up to a warpgroup and leave it
+// theirs. The equal share is what the launch gives.
+constexpr bool MOVED = WARPS_K % 4 == 0 && WARPS_K < 24 && ADDERS < 4 && K_TILES * FRAGMENTS > 2;
+constexpr int LAUNCHED = MOVED ? 32 * (WARPS_K + 4) : THREADS;
+constexpr int EQUAL_SHARE = 65536 / LAUNCHED / 8 * 8, OTHERS_SHARE = MOVED ? 32 : 24;
+constexpr int SHARE = MOVED ? (EQUAL_SHARE * (WARPS_K + 4) - 4 * OTHERS_SHARE) / WARPS_K / 8 * 8 : 240;
+static_assert(!MOVED || SHARE * WARPS_K + OTHERS_SHARE * 4 <= EQUAL_SHARE * (WARPS_K + 4),
+              "registers taken by setmaxnreg must have been given, or the kernel hangs");
+
+extern "C" __global__ void __launch_bounds__(LAUNCHED, 1) tern_mma_resident(const __grid_constant__ struct tern_args args) {
     TERN_SHARED_DYNAMIC(dynamic);
     const int lane = (int)(threadIdx.x % 32), warp = __shfl_sync(0xFFFFFFFFu, (int)(threadIdx.x / 32), 0);
     const struct tern_part s = tern_part_make(args);
     if (CLUSTER_K > 1 && warp != WARPS_K)
         tern_cluster_arrive(); // the copying warp: once its barriers are prepared
+    if constexpr (MOVED) {
+        if (warp < WARPS_K)
+            tern_registers_raise<SHARE>();
+        else
+            tern_registers_lower<OTHERS_SHARE>();
+    }
     if (warp < WARPS_K)
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
     else if (warp == WARPS_K)
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
-    else {
+    else if (!MOVED || warp < WARPS_K + 1 + ADDERS) {
         tern_dependency_wait(); // ahead of y
-        tern_add_up(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1, lane,
-                    [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
-                        tern_y_store(args, n, f, sum, bias, lane);
-                    });
-    }
+        tern_add_up<SLOT_ROW, UNIT_ROW, UNIT_BYTES>(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1,
+                                                    lane,
+                                                    [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
+                                                        tern_y_store(args, n, f, sum, bias, lane);
+                                                    });
+    } else if (CLUSTER_K > 1)
+        tern_cluster_wait();
 }

@@ -15,7 +15,7 @@
 #include "tern/pipeline.cuh"
 
 struct tern_meet {
-    static constexpr int depth = 4, others = CLUSTER_K - 1, unit = UNIT_FLOATS * 128 * others;
+    static constexpr int depth = ADDERS == 3 ? 3 : 4, others = CLUSTER_K - 1, unit = UNIT_FLOATS * 128 * others;
     static constexpr int bytes = depth * unit; // places, [depth][others], for sums from others
     static constexpr int barriers = CLUSTER_K > 1 ? depth *(1 + CLUSTER_K)
                                                   : 0; // of the places: full; [owner] free, at a sender

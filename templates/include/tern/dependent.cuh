@@ -20,19 +20,23 @@ __device__ __forceinline__ void tern_dependency_wait() {
 #endif
 }
 
-// tern_load_stream_16 of what the kernel ahead may have written: on the read-only path nothing would keep it behind the wait.
-__device__ __forceinline__ uint4 tern_load_dependent_16(const void *global) {
-#ifndef TERN_EMULATOR
-    if (DEPENDENT) {
-        uint4 value;
-        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                     : "l"(global)
-                     : "memory");
-        return value;
-    }
-#endif
+// A load that stays where it is: on the read-only path the compiler moves it across waits and barriers.
+__device__ __forceinline__ uint4 tern_load_ordered_16(const void *global) {
+#ifdef TERN_EMULATOR
     return tern_load_stream_16(global);
+#else
+    uint4 value;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(global)
+                 : "memory");
+    return value;
+#endif
+}
+
+// tern_load_stream_16 of what the kernel ahead may have written, which stays behind the wait.
+__device__ __forceinline__ uint4 tern_load_dependent_16(const void *global) {
+    return DEPENDENT ? tern_load_ordered_16(global) : tern_load_stream_16(global);
 }
 
 // The same where wanted; *value stays what it was elsewhere.

@@ -219,6 +219,14 @@ __device__ __forceinline__ unsigned char *tern_shared_kept(unsigned char *shared
     return shared;
 }
 
+// The same for one into global memory: the compiler would else compute it anew for every load with a condition.
+template <class T> __device__ __forceinline__ const T *tern_global_kept(const T *global) {
+#ifndef TERN_EMULATOR
+    asm("" : "+l"(global));
+#endif
+    return global;
+}
+
 // Two floats; 8-byte aligned.
 __device__ __forceinline__ void tern_shared_load_pair(float (&pair)[2], const void *shared) {
 #ifdef TERN_EMULATOR

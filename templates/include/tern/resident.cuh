@@ -20,6 +20,7 @@
 constexpr int UNIT_BYTES = UNIT_FLOATS * 128;
 constexpr int SLOT_BYTES = UNITS * UNIT_BYTES; // sums of a row block from one warp
 constexpr int WARP_BYTES = SLOTS * SLOT_BYTES; // a warp's slots lie together: until it walks they are its scratch
+constexpr int UNIT_ROW = WARPS_K * UNIT_BYTES, SLOT_ROW = UNITS * UNIT_ROW; // or side by side: tern_rows_walk_at_once
 constexpr int THREADS = 32 * (WARPS_K + 1 + ADDERS), READY = 1, X_HERE = 2; // of the block; named barriers
 static_assert(ADDERS <= UNITS * SLOTS, "an adder two laps ahead: parity cannot tell");
 
@@ -108,6 +109,13 @@ __device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsig
         }
 }
 
+// Waits until the barriers are prepared. The second wait is over at once: it keeps the compiler from drawing work on loads under way ahead
+// of the first, where the fastest warp would wait for the slowest.
+__device__ __forceinline__ void tern_ready_await(const struct tern_places &p) {
+    tern_block_sync(READY, THREADS);
+    tern_barrier_wait(p.barriers + SLOT_EMPTY, 1);
+}
+
 // The copying warp waits until x is there.
 __device__ __forceinline__ void tern_x_await() {
     tern_block_sync(X_HERE, 32 * (WARPS_K + 1));
@@ -184,9 +192,11 @@ struct tern_tile {
     unsigned words[tern_codes<BITS>::words], scales[SPANS], zeros[SPANS];
 };
 
-// Loads what the lane needs of the warp's K tile j of a row block. words: the lane's in the warp's first tile of the stage.
+// Loads what the lane needs of the warp's K tile j of a row block. words: the lane's in the warp's first tile of the stage. A tile that is
+// not there gets scales of 0, and whatever codes lie at its place: x is 0 for it.
 __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TILES], const struct tern_entries &e,
-                                               const unsigned char *words, const unsigned char *stage, int j, int lane) {
+                                               const unsigned char *words, const unsigned char *stage, int j, bool there,
+                                               int lane) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
         tern_slot_words(words, r, j * WARPS_K, 0, tiles[r].words);
@@ -197,9 +207,12 @@ __device__ __forceinline__ void tern_tile_load(struct tern_tile (&tiles)[ROW_TIL
         }
 #pragma unroll
         for (int span = 0; span < SPANS; span++) {
-            tiles[r].scales[span] = tern_shared_load_4(e.at(stage, j, span, 0) + (SCALES_AT + r * ENTRIES * 32));
-            tiles[r].zeros[span] =
-                HAS_ZEROS ? tern_shared_load_2(e.at(stage, j, span, 1) + (ZEROS_AT + r * ENTRIES * 16)) : 0;
+            tiles[r].scales[span] = tiles[r].zeros[span] = 0;
+            if (there) {
+                tiles[r].scales[span] = tern_shared_load_4(e.at(stage, j, span, 0) + (SCALES_AT + r * ENTRIES * 32));
+                if (HAS_ZEROS)
+                    tiles[r].zeros[span] = tern_shared_load_2(e.at(stage, j, span, 1) + (ZEROS_AT + r * ENTRIES * 16));
+            }
         }
     }
 }
@@ -209,11 +222,12 @@ struct tern_sums {
     float at[UNITS][UNIT_FLOATS];
 };
 
-// Moves a row block's sums to the lane's place in the warp's slot.
+// Moves a row block's sums to the lane's place in the warp's slot, units STEP bytes apart.
+template <int STEP = UNIT_BYTES>
 __device__ __forceinline__ void tern_slot_put(unsigned char *to, const struct tern_sums &sums) {
 #pragma unroll
     for (int i = 0; i < UNITS; i++)
-        tern_shared_store_floats(to + i * UNIT_BYTES, sums.at[i]);
+        tern_shared_store_floats(to + i * STEP, sums.at[i]);
 }
 
 // A row block of a multiplying warp: calls multiply(sums, tiles, j) for each of its K tiles and frees the stage. Tile j + 1 is loaded
@@ -223,11 +237,11 @@ __device__ __forceinline__ void tern_row_block_multiply(struct tern_sums &sums, 
                                                         const unsigned char *words, const unsigned char *stage, void *empty,
                                                         int lane, MULTIPLY multiply) {
     struct tern_tile tiles[2][ROW_TILES];
-    tern_tile_load(tiles[0], e, words, stage, 0, lane);
+    tern_tile_load(tiles[0], e, words, stage, 0, true, lane);
 #pragma unroll
     for (int j = 0; j < K_TILES; j++) {
         if (j + 1 < K_TILES && j + 1 < count)
-            tern_tile_load(tiles[(j + 1) % 2], e, words, stage, j + 1, lane);
+            tern_tile_load(tiles[(j + 1) % 2], e, words, stage, j + 1, true, lane);
         if (j == (K_TILES > 1 ? K_TILES - 2 : 0))
             tern_warp_arrive(empty, lane); // all have read
         if (j == 0 || j < count)
@@ -264,9 +278,50 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
     }
 }
 
+// The walk with all K tiles of a row block side by side: multiply(sums, tiles, count). SLOTS is STAGES or twice that: one count of laps
+// serves both. Stages are walked without counting. The wait for the slot stands ahead of the products, so that the compiler leaves
+// what frees the stage ahead of them as well. Slots lie side by side, [SLOTS][UNITS][WARPS_K][UNIT_BYTES]: in 2 bits the lane's words and
+// its sums are as far from the start of a stage and of the slots.
+template <class MULTIPLY>
+__device__ __forceinline__ void tern_rows_walk_at_once(const struct tern_part &s, const struct tern_places &p,
+                                                       const struct tern_args &args, int warp, int lane, MULTIPLY multiply) {
+    const int words = tern_kept(warp * TILE_BYTES + lane * 16);
+    const int count = (s.k.count - warp + WARPS_K - 1) / WARPS_K; // of the warp's K tiles
+    const struct tern_entries entries = tern_entries_make(s.k, (int)args.groups, warp, lane);
+    const int place = UNIT_BYTES == TILE_BYTES ? words : tern_kept(warp * UNIT_BYTES + lane * (UNIT_FLOATS * 4));
+    int row = s.first;
+#pragma unroll 1
+    for (int lap = 0;; lap++) {
+        const int parity = lap & 1, second = SLOTS > STAGES ? lap & 1 : 0; // second: half of the slots
+        const int slot_parity = (SLOTS > STAGES ? lap >> 1 & 1 : parity) ^ 1;
+        unsigned char *slots = p.slots + second * (STAGES * SLOT_ROW) + place,
+                      *slot_barriers = p.barriers + second * (STAGES * 8);
+#pragma unroll
+        for (int at = 0; at < STAGES; at++) {
+            if (row >= s.row_blocks)
+                return;
+            row += s.step;
+            const unsigned char *stage = p.ring + at * STAGE_BYTES;
+            unsigned char *barriers = p.barriers + at * 8;
+            struct tern_tile tiles[K_TILES][ROW_TILES];
+            struct tern_sums sums;
+            tern_barrier_wait(barriers, parity);
+#pragma unroll
+            for (int j = 0; j < K_TILES; j++)
+                tern_tile_load(tiles[j], entries, stage + words, stage, j, j < count, lane);
+            tern_warp_arrive(barriers + STAGE_EMPTY, lane);                      // all have read
+            tern_barrier_wait(slot_barriers + SLOT_EMPTY + at * 8, slot_parity); // the first time round at once
+            multiply(sums, tiles, count);
+            tern_slot_put<UNIT_ROW>(slots + at * SLOT_ROW, sums);
+            tern_warp_arrive(slot_barriers + SLOT_FULL + at * 8, lane); // all have written
+        }
+    }
+}
+
 // An adding warp: takes units in turn, sums their slots in warp order, and stores the sum, or hands it to the block of the cluster
 // that does: store(n, column, sum, bias), n the first of the lane's rows n and n + 8 of W, bias theirs, column of the unit's row tile.
-template <class STORE>
+// Bytes from slot to slot, unit to unit, warp to warp: a warp's slots lie together unless the template says otherwise.
+template <int SLOT_STEP = SLOT_BYTES, int UNIT_STEP = UNIT_BYTES, int WARP_STEP = WARP_BYTES, class STORE>
 __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const struct tern_places &p,
                                             const struct tern_args &args, int adder, int lane, STORE store) {
     constexpr int COLUMNS = UNITS / ROW_TILES;
@@ -280,14 +335,16 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
 #pragma unroll 1
     for (int row = s.first; row < s.row_blocks; row += s.step) {
         for (; unit < UNITS; unit += ADDERS) {
-            const unsigned char *from = p.slots + turn.at * SLOT_BYTES + unit * UNIT_BYTES + lane * (UNIT_FLOATS * 4);
+            const unsigned char *from = p.slots + turn.at * SLOT_STEP + unit * UNIT_STEP + lane * (UNIT_FLOATS * 4);
             const int n = (row * ROW_TILES + unit / COLUMNS) * 16 + lane / 4;
-            const float2 bias = tern_bias_of_rows<BF16>(args, n); // ahead of the wait
+            float2 bias = {0, 0};
+            if (args.bias)                               // uniform
+                bias = tern_bias_of_rows<BF16>(args, n); // ahead of the wait
             float sum[UNIT_FLOATS] = {};
             tern_barrier_wait(p.barriers + SLOT_FULL + turn.at * 8, turn.parity);
 #pragma unroll
             for (int w = 0; w < WARPS_K; w++)
-                tern_shared_add_floats(sum, from + w * WARP_BYTES);
+                tern_shared_add_floats(sum, from + w * WARP_STEP);
             tern_warp_arrive(p.barriers + SLOT_EMPTY + turn.at * 8, lane); // all have read
             if (CLUSTER_K == 1 || tern_meet_step(meet, sum, lane))
                 store(n, unit % COLUMNS, sum, bias);

@@ -13,9 +13,26 @@
 // x of a warp's K tiles, and what goes with it.
 struct tern_held {
     uint4 b[K_TILES][FRAGMENTS][4];           // [piece]: two steps, times the complement of the piece's power
-    float power[FRAGMENTS][2];                // that makes sums of products of them whole, for the lane's two columns
     float of_x[K_TILES][FRAGMENTS][SPANS][2]; // zero point (1 where rows have their own) times sum of x
+    unsigned down;                            // bit 2 * f + i: column i of the lane's two in fragment f was scaled down
+    bool any_down;                            // in one of the warp's lanes
 };
+// What sums of products count in: codes are subnormal, and the last place's factor is 1. Those of columns that were scaled down count in
+// HELD_DOWN times that.
+constexpr float HELD_UNIT = 1 << (24 - tern_width::top), HELD_DOWN = 1 << (tern_width::top + 1);
+
+// Chains of products that make a sum over a span: one of even and one of odd steps where too few other sums are made beside it to hide how
+// long a product takes.
+constexpr int CHAINS = K_TILES * ROW_TILES * FRAGMENTS < 4 ? 2 : 1;
+
+// Joins the chains of a span.
+__device__ __forceinline__ void tern_chains_join(float (&products)[CHAINS][FRAGMENTS][4]) {
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++)
+#pragma unroll
+        for (int i = 0; i < 4 && CHAINS > 1; i++)
+            products[0][f][i] += products[CHAINS - 1][f][i];
+}
 
 // Adds step h of a piece to all fragments; first: sets them.
 __device__ __forceinline__ void tern_step_multiply(float (&products)[FRAGMENTS][4], const unsigned (&a)[4],
@@ -42,20 +59,21 @@ template <int SPAN> __device__ __forceinline__ bool tern_held_sums(struct tern_h
     bool finite = true;
 #pragma unroll
     for (int j = 0; j < K_TILES; j++) {
-        float sums[FRAGMENTS][4];
+        float chains[CHAINS][FRAGMENTS][4];
 #pragma unroll
-        for (int step = SPAN * 8 / SPANS; step < (SPAN + 1) * 8 / SPANS; step++) {
-            const int piece = tern_width::piece(step / 2, SPANS);
+        for (int step = 0; step < 8 / SPANS; step++) {
+            const int h = step / (4 / SPANS), piece = tern_width::piece(SPAN * 4 / SPANS + step % (4 / SPANS), SPANS);
             const unsigned one = (HAS_ZEROS ? 1u : (unsigned)ZERO) * 0x00010001u << tern_width::shift(piece);
             const unsigned a[4] = {one, one, one, one};
-            tern_step_multiply(sums, a, x.b[j], piece, step % 2, step == SPAN * 8 / SPANS);
+            tern_step_multiply(chains[h % CHAINS], a, x.b[j], piece, h, step % (8 / SPANS / CHAINS) == 0);
         }
+        tern_chains_join(chains);
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                x.of_x[j][f][SPAN][i] = sums[f][i];
-                finite = finite && fabsf(sums[f][i]) <= 3.0e38f;
+                x.of_x[j][f][SPAN][i] = chains[0][f][i];
+                finite &= fabsf(chains[0][f][i]) <= 3.0e38f; // no branch: chains of products stay side by side
             }
     }
     return finite;
@@ -68,14 +86,14 @@ __device__ __forceinline__ void tern_held_load(struct tern_held &x, const struct
     const int begin = (s.first + warp) * 128, end = tern_smaller((int)args.k, (s.first + s.count) * 128);
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
-        const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1);
-        const __half *from = (const __half *)args.x + (row * args.k + begin + lane % 4 * 8);
+        const int row = tern_smaller(8 * f + lane / 4, (int)args.m - 1); // row * K fits into 31 bits
+        const __half *from = tern_global_kept((const __half *)args.x + (row * (int)args.k + begin + lane % 4 * 8));
 #pragma unroll
         for (int i = 0; i < K_TILES * 4; i++) {
             const int j = i / 4, at = j * WARPS_K * 128 + i % 4 * 32;
             x.b[j][f][i % 4] = make_uint4(0, 0, 0, 0);
             if (begin + at < end) // uniform
-                x.b[j][f][i % 4] = tern_load_dependent_16(from + at);
+                x.b[j][f][i % 4] = tern_load_ordered_16(from + at);
         }
     }
 }
@@ -98,10 +116,10 @@ __device__ __forceinline__ void tern_held_scale(struct tern_held &x, unsigned sh
 __device__ __forceinline__ bool tern_held_sum(struct tern_held &x) {
     bool finite = tern_held_sums<0>(x);
     if constexpr (SPANS > 1)
-        finite = tern_held_sums<1>(x) && finite;
+        finite &= tern_held_sums<1>(x);
     if constexpr (SPANS > 2) {
-        finite = tern_held_sums<2>(x) && finite;
-        finite = tern_held_sums<3>(x) && finite;
+        finite &= tern_held_sums<2>(x);
+        finite &= tern_held_sums<3>(x);
     }
     return finite;
 }
@@ -124,6 +142,7 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
                                                int warp, int lane) {
     unsigned down[2] = {0, 0}; // bit f: the lane's two columns of the sums are scaled down
     tern_held_scale(x, 0);
+    tern_block_arrive(X_HERE, 32 * (WARPS_K + 1));
     if (!__all_sync(0xFFFFFFFFu, tern_held_sum(x))) {
         unsigned shrunk = 0; // of the lane's column of the operand
 #pragma unroll
@@ -136,17 +155,22 @@ __device__ __forceinline__ void tern_held_make(struct tern_held &x, const struct
         tern_held_scale(x, shrunk);
         tern_held_sum(x);
     }
+    x.down = 0;
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            x.power[f][i] = down[i] >> f & 1 ? 33554432.0f : (float)(1 << (24 - tern_width::top)); // 2^25
+        for (int i = 0; i < 2; i++)
+            x.down |= (down[i] >> f & 1) << (2 * f + i);
+    x.any_down = __any_sync(0xFFFFFFFFu, x.down != 0);
+}
+
+// Brings sums of columns that were scaled down to the unit of the others: [fragments of row tiles][float of the lane].
+template <int COUNT> __device__ __forceinline__ void tern_held_unify(float (&sums)[COUNT][4], const struct tern_held &x) {
 #pragma unroll
-            for (int j = 0; j < K_TILES; j++)
+    for (int u = 0; u < COUNT; u++)
 #pragma unroll
-                for (int span = 0; span < SPANS; span++)
-                    x.of_x[j][f][span][i] *= x.power[f][i];
-        }
+        for (int i = 0; i < 4; i++)
+            sums[u][i] *= x.down >> (u % FRAGMENTS * 2 + i % 2) & 1 ? HELD_DOWN : 1.0f;
 }
 
 #endif
