@@ -3,8 +3,8 @@
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N warpgroups multiply and one copies.
  *
- * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. One warp brings weights by cp.async, one x by
- * tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. Two warps bring weights by cp.async, one of
+ * them x by tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
  * 16-byte loads. While one half of a k tile multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
@@ -21,11 +21,10 @@
  * order: results do not depend on timing.
  * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
 #include "tern/abi.h"
-#include "tern/cluster_sum.cuh"
+#include "tern/cluster.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
-#include "tern/part_sum.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/slice_turn.cuh"
 #include "tern/sweep.cuh"
@@ -44,7 +43,7 @@ constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
  * a k tile has chunks. */
 constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN_TILE_STEPS / CHUNK;
 
-/* Shared memory: [x ring][code ring][ring of scales and zeros][output slots][sums of half a row block][barriers]
+/* Shared memory: [x ring][code ring][ring of scales and zeros][output slots][sums from the other CTA][barriers: ring, sums]
  * [tensor map]; bytes of one stage. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes, CODE_BYTES = CTA_TILES * TILE_BYTES;
@@ -53,12 +52,13 @@ constexpr int TILE_SIDE = tern_side_copies<groups, HAS_ZEROS, CTA_TILES>::tile_b
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SIDE_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES;
-constexpr int HALF_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
-constexpr int BARRIERS_AT = HALF_AT + (PAIR ? 2 * BLOCK_M * TERN_WARPGROUP : 0);
-constexpr int MAP_AT =
-    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
-/* fp32 sums of the other CTAs meet in the ring of x, which is idle then. */
-constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
+constexpr int SUMS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+/* fp32 sums of a thread that come from the other CTA: of half a row block, or the part of each that this CTA stores. */
+constexpr int SUMS = CLUSTER == 1 ? 0 : BLOCK_M / 2 / CLUSTER_K;
+constexpr int SUMS_BYTES = 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BLOCKS);
+constexpr int BARRIERS_AT = SUMS_AT + SUMS_BYTES;
+constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
+constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPS_N + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
 /* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
  * the others give. */
@@ -69,9 +69,9 @@ constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS :
 
 static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
-static_assert(CLUSTER_SUMS <= CODES_AT, "sums fit in the ring of x");
+static_assert(CLUSTER <= 2, "sums come from one other CTA");
 
-enum { ALL_THREADS = 1, OUTPUT = 2 }; /* named barriers; OUTPUT one for each WARPS_N */
+enum { OUTPUT = 1 }; /* named barriers, one for each WARPS_N */
 
 /* ---- who works on what ---- */
 
@@ -118,13 +118,15 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producers: one warp for weights, three for x ---- */
+/* ---- producers: two warps copy, two turn x ---- */
 
 typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
 
-/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there. */
-__device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, const tern_sweep &sweep,
-                                             unsigned char *shared, tern_ring &fill) {
+/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: half of their codes, and beside them either
+ * the slice of x or scales and zeros. */
+template <bool X>
+__device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
+                                            const unsigned char *map, unsigned char *shared, tern_ring &fill) {
     const share mine = find_share(sweep, self);
     const int first = 4 * mine.first, in_w = self.row_tiles - first, tiles = 4 * mine.blocks < in_w ? 4 * mine.blocks : in_w;
     const long long row_bytes = (long long)self.k_tiles * TILE_BYTES;
@@ -132,42 +134,39 @@ __device__ __forceinline__ void copy_weights(const tern_args &args, const worker
     const side_copies side = side_copies::find(args, first, self.lane);
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
-        const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
-        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + (long long)k_tile * TILE_BYTES,
-                                    row_bytes, begin, end, self.lane);
-        if (GROUPED)
-            side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
-        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
-        tern_ring_advance<STAGES>(fill);
+        const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles), stage = fill.stage;
+        if (X) {
+            tern_slices_box<STAGES, X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile,
+                                                          k_tile + 1, fill, self.lane);
+        } else {
+            tern_barrier_wait(barrier_of(shared, stage, TERN_EMPTY), fill.parity);
+            tern_ring_advance<STAGES>(fill);
+        }
+        tern_copy_codes<TILE_BYTES, CTA_TILES>(shared + CODES_AT + stage * CODE_BYTES, codes + (long long)k_tile * TILE_BYTES,
+                                               row_bytes, begin, end, X, self.lane);
+        if (GROUPED && !X)
+            side.copy(args, shared + SIDE_AT + stage * SIDE_BYTES, k_tile, begin, end);
+        tern_cp_async_arrive(barrier_of(shared, stage, TERN_FULL));
     }
 }
 
 /* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
-enum role { WEIGHTS, X, TURN };
+enum role { SIDES, X, TURN };
 template <role ROLE>
-__device__ __forceinline__ void produce(const tern_args &args, const worker &self, unsigned char *shared) {
-    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
-    if (ROLE == X)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+__device__ __forceinline__ void produce(const tern_args &args, const worker &self, tern_sweep sweep, const unsigned char *map,
+                                        unsigned char *shared) {
     tern_ring fill = {0, 1};
-    tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
-        if (ROLE == WEIGHTS)
-            copy_weights(args, self, sweep, shared, fill);
-        if (ROLE == X)
-            tern_slices_box<STAGES, X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M,
-                                                          self.k_begin, self.k_end, fill, self.lane);
+        if (CLUSTER > 1)
+            tern_cluster_arrive();
         if (ROLE == TURN)
             tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
                                               self.lane);
+        else
+            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill);
         __syncwarp();
-        if (CLUSTER > 1) { /* the barriers of add_up */
-            tern_cluster_sync();
-            tern_cluster_sync();
-        }
-        if (CLUSTER_K > 1)
-            tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+        if (CLUSTER > 1)
+            tern_cluster_wait();
     }
 }
 
@@ -183,6 +182,7 @@ struct consumer {
     unsigned scales[SPANS], zeros[SPANS];    /* (row g, row g + 8) of the chunk; binary16, bytes */
     tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
     tern_ring ring;            /* stage that comes next */
+    int sums_parity;           /* of the barrier of sums */
     int codes_at, side_at;     /* bytes of this lane's codes and scales in stage 0, row block 0, */
     int codes_step, side_step; /* and from one row block to the next */
 };
@@ -298,8 +298,8 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
                 decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
             if (after == UNITS && more) {
                 tern_ring_advance<STAGES>(state.ring);
+                x_next = slice_start(shared, state.ring.stage); /* while the barrier is waited for */
                 await_stage(state, shared);
-                x_next = slice_start(shared, state.ring.stage);
             }
             if (after < UNITS || more)
                 load_chunk(state, shared, self.lane, k_tile + after / UNITS, after / CHUNKS % ACTIVE,
@@ -369,31 +369,54 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 
 /* ---- sums to y ---- */
 
-/* Adds up the shared row block of a pair: rank 1 gives its sums away. */
-__device__ __forceinline__ void add_half(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    const bool here = mine.has_half(self.n);
-    const int last = mine.own(self.n) - 1;
-    tern_cluster_sync(); /* the sums of the tile before have been read */
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-        if (here && self.rank == 1 && b == last)
-            tern_half_give(state.sum[b], shared + HALF_AT, 0);
-    tern_cluster_sync();
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-        if (here && self.rank == 0 && b == last)
-            tern_half_take(state.sum[b], shared + HALF_AT);
+/* Where sums from the other CTA land, for this thread: its warpgroup's, `index` sums of four from their begin. */
+__device__ __forceinline__ unsigned char *sums_place(unsigned char *shared, const worker &self, int index) {
+    const int first = PAIR ? 0 : self.n * (ROW_BLOCKS * SUMS / 4);
+    return shared + SUMS_AT + 16 * ((first + index) * TERN_WARPGROUP + (int)threadIdx.x % TERN_WARPGROUP);
 }
 
-/* Adds over the cluster; then each CTA has the sums that it stores. */
+/* Sums of four, `i` of row block b, are stored by CTA rank_of(i), whose n-th from there on they are. */
+__device__ __forceinline__ constexpr int rank_of(int i) { return PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1); }
+__device__ __forceinline__ constexpr int index_of(int b, int i) {
+    return PAIR ? i : (b * SUMS + 4 * i % (SUMS > 0 ? SUMS : 1)) / 4;
+}
+
+/* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block. They are
+ * sent by asynchronous stores and counted by the receiver's barrier: nobody waits but who needs them. That the place is free, the
+ * other CTA has said when it began with this tile. */
 __device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    if (PAIR)
-        add_half(mine, self, state, shared);
-    if (CLUSTER_K > 1) {
-        tern_cluster_sum<CLUSTER_K, CONSUMERS>(state.sum, shared, self.rank);
-        tern_fence_async();
-        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
-    }
+    if (CLUSTER == 1)
+        return;
+    unsigned char *barrier = shared + SUM_BARRIERS_AT + 8 * self.n;
+    const int own = mine.own(self.n), first = PAIR ? (mine.has_half(self.n) ? own - 1 : own) : 0; /* row blocks that are shared */
+    tern_cluster_wait();
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 8; i++)
+            if (b >= first && b < own && rank_of(i) != self.rank) {
+                const float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
+                                       state.sum[b][4 * i + 3]};
+                tern_cluster_send(sums_place(shared, self, index_of(b, i)), barrier, rank_of(i), four);
+            }
+    if (first >= own || (PAIR && self.rank == 1))
+        return;
+    if (threadIdx.x % TERN_WARPGROUP == 0)
+        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * (own - first));
+    tern_barrier_wait(barrier, state.sums_parity);
+    state.sums_parity ^= 1;
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 8; i++)
+            if (b >= first && b < own && rank_of(i) == self.rank) {
+                float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
+                                 state.sum[b][4 * i + 3]};
+                tern_shared_add_floats(four, sums_place(shared, self, index_of(b, i)));
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    state.sum[b][4 * i + e] = four[e];
+            }
 }
 
 /* Rounds and stores y. */
@@ -429,9 +452,12 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     const worker self = find_worker(args);
     consumer state;
     state.ring = {0, 0};
+    state.sums_parity = 0;
     shared = tern_shared_kept(shared);
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
+        if (CLUSTER > 1)
+            tern_cluster_arrive(); /* sums of the tile before have been read */
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
         multiply(mine, self, state, shared);
@@ -440,32 +466,40 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-__device__ __forceinline__ void start_barriers(unsigned char *shared) {
-#pragma unroll
-    for (int stage = 0; stage < STAGES; stage++) {
-        unsigned char *barriers = shared + BARRIERS_AT + stage * TERN_SLICE_BARRIERS;
-        tern_barriers_init(barriers + TERN_FULL, 1, 32 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
+/* A lane of one warp for each stage: prepares its barriers. */
+__device__ __forceinline__ void start_barriers(const worker &self, unsigned char *shared) {
+    static_assert(STAGES <= 32, "a lane each");
+    if (self.lane < STAGES) {
+        unsigned char *barriers = shared + BARRIERS_AT + self.lane * TERN_SLICE_BARRIERS;
+        tern_barriers_init(barriers + TERN_FULL, 1, 64 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
         tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS);
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
+    if (CLUSTER > 1 && self.lane < WARPS_N)
+        tern_barriers_init(shared + SUM_BARRIERS_AT + 8 * self.lane, 1, 1);
     tern_barriers_publish();
 }
 
+/* Producers do in front of the first barrier what needs none: consumers wait for them. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
-        if (threadIdx.x == CONSUMERS)
-            start_barriers(shared);
+        const worker self = find_worker(args);
+        unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
+        if (self.warp == 2)
+            start_barriers(self, shared);
+        if (self.warp == 1)
+            tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+        const tern_sweep sweep = start_sweep(args);
         __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
-        const worker self = find_worker(args);
         if (self.warp == 0)
-            produce<WEIGHTS>(args, self, shared);
+            produce<SIDES>(args, self, sweep, map, shared);
         else if (self.warp == 1)
-            produce<X>(args, self, shared);
+            produce<X>(args, self, sweep, map, shared);
         else
-            produce<TURN>(args, self, shared);
+            produce<TURN>(args, self, sweep, map, shared);
     } else {
         __syncthreads();
         tern_registers_raise<CONSUMER_REGISTERS>();
