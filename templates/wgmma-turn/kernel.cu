@@ -1,7 +1,7 @@
 /* wgmma-turn: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 and large N on Hopper: quantised W, fp32 accumulation.
  *
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
- * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N warpgroups multiply and one copies.
+ * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N * WARPS_K warpgroups multiply and one copies.
  *
  * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. Two warps bring weights by cp.async, one of
  * them x by tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
@@ -10,6 +10,7 @@
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   WARPS_N         warpgroups side by side along N
+ *   WARPS_K         as many times so many take k tiles in turn, and divide the row blocks when their sums have met
  *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
  *   PAIR            1: two CTAs of a cluster share an odd row block, half of K each; 0: whole row blocks
@@ -32,7 +33,7 @@
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_store.cuh"
 
-constexpr int CONSUMERS = TERN_WARPGROUP * WARPS_N, THREADS = CONSUMERS + TERN_WARPGROUP;
+constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS, THREADS = CONSUMERS + TERN_WARPGROUP;
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a CTA has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
 constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = PAIR ? 2 * BLOCKS - 1 : BLOCKS; /* of a tile of the sweep */
@@ -52,32 +53,35 @@ constexpr int TILE_SIDE = tern_side_copies<groups, HAS_ZEROS, CTA_TILES>::tile_b
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SIDE_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES;
-constexpr int SUMS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+constexpr int SUMS_AT = OUTPUT_AT + 4 * WARPGROUPS * TERN_STORE_SLOT;
 /* fp32 sums of a thread that come from the other CTA: of half a row block, or the part of each that this CTA stores. */
 constexpr int SUMS = CLUSTER == 1 ? 0 : BLOCK_M / 2 / CLUSTER_K;
 constexpr int SUMS_BYTES = 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BLOCKS);
 constexpr int BARRIERS_AT = SUMS_AT + SUMS_BYTES;
 constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
-constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPS_N + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPGROUPS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
 /* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
  * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (WARPS_N + 1) / 8 * 8;
+constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
 constexpr int PRODUCER_REGISTERS = 72;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPS_N + 1) - PRODUCER_REGISTERS) / WARPS_N / 8 * 8;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 
 static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(CLUSTER <= 2, "sums come from one other CTA");
 
-enum { OUTPUT = 1 }; /* named barriers, one for each WARPS_N */
+static_assert(WARPS_K == 1 || (!PAIR && STAGES % WARPS_K == 0), "each warpgroup has stages of its own");
+static_assert((WARPS_K - 1) * BLOCKS * 256 * BLOCK_M <= SIDE_AT, "sums of parts fit in the rings of x and codes");
+
+enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each warpgroup */
 
 /* ---- who works on what ---- */
 
 /* What a warp is and which k tiles its CTA has; the same for all tiles. */
 struct worker {
-    int lane, warp, n;      /* warp within its warpgroup, and place of that along N */
+    int lane, warp, n, part; /* warp within its warpgroup, and place of that along N, and in the turn of k tiles */
     int row_tiles, k_tiles; /* of W */
     int k_begin, k_end;     /* k tiles of the CTA */
     int rank;               /* of the CTA in its cluster */
@@ -87,7 +91,9 @@ __device__ __forceinline__ worker find_worker(const tern_args &args) {
     worker self;
     self.lane = (int)threadIdx.x % 32;
     self.warp = (int)threadIdx.x / 32 % 4;
-    self.n = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.n = WARPS_K > 1 ? warpgroup % WARPS_N : warpgroup;
+    self.part = WARPS_K > 1 ? warpgroup / WARPS_N : 0;
     self.row_tiles = (int)((args.n + 15) / 16);
     self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     self.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -165,6 +171,8 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         else
             copy_stages<ROLE == X>(args, self, sweep, map, shared, fill);
         __syncwarp();
+        if (WARPS_K > 1)
+            tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
         if (CLUSTER > 1)
             tern_cluster_wait();
     }
@@ -297,12 +305,12 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
             if (next < UNITS || more)
                 decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
             if (after == UNITS && more) {
-                tern_ring_advance<STAGES>(state.ring);
+                tern_ring_advance<STAGES, WARPS_K>(state.ring);
                 x_next = slice_start(shared, state.ring.stage); /* while the barrier is waited for */
                 await_stage(state, shared);
             }
             if (after < UNITS || more)
-                load_chunk(state, shared, self.lane, k_tile + after / UNITS, after / CHUNKS % ACTIVE,
+                load_chunk(state, shared, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
                            after % CHUNKS * CHUNK);
             if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
@@ -311,14 +319,14 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
         }
         released = stage;
         x = x_next;
-        k_tile++;
+        k_tile += WARPS_K;
     }
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
     release(shared, released, self.lane);
-    tern_ring_advance<STAGES>(state.ring);
+    tern_ring_advance<STAGES, WARPS_K>(state.ring);
 }
 
 /* Gives back `count` stages without work for this warp. */
@@ -327,7 +335,7 @@ __device__ __forceinline__ void skip_stages(const worker &self, consumer &state,
     for (int i = 0; i < count; i++) {
         await_stage(state, shared);
         release(shared, state.ring.stage, self.lane);
-        tern_ring_advance<STAGES>(state.ring);
+        tern_ring_advance<STAGES, WARPS_K>(state.ring);
     }
 }
 
@@ -381,35 +389,79 @@ __device__ __forceinline__ constexpr int index_of(int b, int i) {
     return PAIR ? i : (b * SUMS + 4 * i % (SUMS > 0 ? SUMS : 1)) / 4;
 }
 
+/* Whether the warpgroup, of those that take k tiles in turn, gets the sums of its row block b. */
+__device__ __forceinline__ bool gets(const worker &self, int b) {
+    return WARPS_K == 1 || b % WARPS_K == self.part;
+}
+
+/* Adds over warpgroups that took k tiles in turn, through the ring, which is idle. */
+__device__ __forceinline__ void add_parts(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    if (WARPS_K == 1)
+        return;
+    constexpr int QUADS = BLOCK_M / 8, OTHERS = WARPS_K > 1 ? WARPS_K - 1 : 1;
+    unsigned char *slots = shared + 16 * (self.n * (ROW_BLOCKS * OTHERS * QUADS * TERN_WARPGROUP) + (int)threadIdx.x % TERN_WARPGROUP);
+    const int own = mine.own(self.n);
+    tern_block_sync(PARTS, CONSUMERS);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < QUADS; i++)
+            if (b < own && !gets(self, b)) {
+                const float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
+                                       state.sum[b][4 * i + 3]};
+                const int sender = self.part - (self.part > b % WARPS_K ? 1 : 0);
+                tern_shared_store_floats(slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i), four);
+            }
+    tern_block_sync(PARTS, CONSUMERS);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < QUADS; i++)
+            if (b < own && gets(self, b)) {
+                float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
+                                 state.sum[b][4 * i + 3]};
+#pragma unroll
+                for (int sender = 0; sender < OTHERS; sender++)
+                    tern_shared_add_floats(four, slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i));
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    state.sum[b][4 * i + e] = four[e];
+            }
+    tern_fence_async();
+    tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+}
+
 /* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block. They are
  * sent by asynchronous stores and counted by the receiver's barrier: nobody waits but who needs them. That the place is free, the
  * other CTA has said when it began with this tile. */
 __device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    add_parts(mine, self, state, shared);
     if (CLUSTER == 1)
         return;
-    unsigned char *barrier = shared + SUM_BARRIERS_AT + 8 * self.n;
+    unsigned char *barrier = shared + SUM_BARRIERS_AT + 8 * (self.part * WARPS_N + self.n);
     const int own = mine.own(self.n), first = PAIR ? (mine.has_half(self.n) ? own - 1 : own) : 0; /* row blocks that are shared */
     tern_cluster_wait();
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++)
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 8; i++)
-            if (b >= first && b < own && rank_of(i) != self.rank) {
+            if (b >= first && b < own && gets(self, b) && rank_of(i) != self.rank) {
                 const float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
                                        state.sum[b][4 * i + 3]};
                 tern_cluster_send(sums_place(shared, self, index_of(b, i)), barrier, rank_of(i), four);
             }
-    if (first >= own || (PAIR && self.rank == 1))
+    const int received = (own - first - self.part + WARPS_K - 1) / WARPS_K;
+    if (received <= 0 || (PAIR && self.rank == 1))
         return;
     if (threadIdx.x % TERN_WARPGROUP == 0)
-        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * (own - first));
+        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * received);
     tern_barrier_wait(barrier, state.sums_parity);
     state.sums_parity ^= 1;
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++)
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 8; i++)
-            if (b >= first && b < own && rank_of(i) == self.rank) {
+            if (b >= first && b < own && gets(self, b) && rank_of(i) == self.rank) {
                 float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
                                  state.sum[b][4 * i + 3]};
                 tern_shared_add_floats(four, sums_place(shared, self, index_of(b, i)));
@@ -422,22 +474,35 @@ __device__ __forceinline__ void add_up(const share &mine, const worker &self, co
 /* Rounds and stores y. */
 __device__ __forceinline__ void store_sums(const tern_args &args, long long x_row, const share &mine, const worker &self,
                                            consumer &state, unsigned char *shared) {
-    unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
-    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
+    const int warpgroup = self.part * WARPS_N + self.n;
+    unsigned char *slots = shared + OUTPUT_AT + warpgroup * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
     const int stored = mine.own(self.n) - (self.rank == 1 && mine.has_half(self.n) ? 1 : 0);
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= stored)
             break;
+        if (!gets(self, b))
+            continue;
         const int tile = own_tile(mine, self, b);
         const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
         tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
     }
 }
 
-/* All k tiles. Where the warpgroup has the shared row block, one half of K comes without it. */
+/* All k tiles that are the warpgroup's. Where it has the shared row block, one half of K comes without it. */
 __device__ __forceinline__ void multiply(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
     const int active = mine.own(self.n), count = self.k_end - self.k_begin, split = mine.has_half(self.n) ? mine.half : 0;
+    if (WARPS_K > 1) {
+        const tern_ring begin = state.ring;
+        tern_ring_skip<STAGES>(state.ring, self.part);
+        if (self.part < count)
+            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + self.part,
+                                        (count - self.part + WARPS_K - 1) / WARPS_K, active);
+        state.ring = begin;
+        tern_ring_skip<STAGES>(state.ring, count);
+        return;
+    }
 #pragma unroll 1
     for (int segment = split > 0 ? 0 : 1; segment < 2; segment++) {
         const int begin = segment * split, end = segment == 0 ? split : count;
@@ -472,10 +537,10 @@ __device__ __forceinline__ void start_barriers(const worker &self, unsigned char
     if (self.lane < STAGES) {
         unsigned char *barriers = shared + BARRIERS_AT + self.lane * TERN_SLICE_BARRIERS;
         tern_barriers_init(barriers + TERN_FULL, 1, 64 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
-        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS);
+        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS); /* of one part */
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
-    if (CLUSTER > 1 && self.lane < WARPS_N)
+    if (CLUSTER > 1 && self.lane < WARPGROUPS)
         tern_barriers_init(shared + SUM_BARRIERS_AT + 8 * self.lane, 1, 1);
     tern_barriers_publish();
 }

@@ -2,7 +2,7 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a group), output slots, sums from the other CTA,
 -- barriers, tensor map.
-local smem = "STAGES*(256*BLOCK_M+4*WARPS_N*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+8328*WARPS_N+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M+256"
+local smem = "STAGES*(256*BLOCK_M+4*WARPS_N*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M+256"
 
 local function stage_bytes(p, problem)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -29,7 +29,7 @@ end
 
 -- Registers a consumer thread has: setmaxnreg hands it what the producers leave of the launch's equal share (kernel.cu).
 local function register_rule(p, problem)
-    local warpgroups = p.WARPS_N
+    local warpgroups = p.WARPS_N * p.WARPS_K
     local entry = 512 // (warpgroups + 1) // 8 * 8
     local budget = math.min((entry * (warpgroups + 1) - 72) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
@@ -47,7 +47,7 @@ end
 local function shape_rule(p, problem, gpu)
     local ctas = gpu.sms // (p.CLUSTER_K * (1 + p.PAIR))
     local row_blocks = (problem.n + 63) // 64
-    if p.PAIR == 1 and p.CLUSTER_K > 1 then
+    if p.PAIR == 1 and (p.CLUSTER_K > 1 or p.WARPS_K > 1) then
         return "a pair splits K of one row block only"
     end
     if problem.n < 512 then
@@ -70,7 +70,7 @@ local function shape_rule(p, problem, gpu)
     if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or 2 * blocks < share) then
         return "the tile is small for a CTA's share"
     end
-    if 3 * p.CLUSTER_K * 128 > problem.k then
+    if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
         return "fewer than three k tiles for each CTA"
     end
 end
@@ -78,20 +78,26 @@ end
 -- The ring: as many stages as shared memory holds.
 local stages = { 4, 6, 8, 10, 12, 16 } -- two warps take turns at them
 local function ring_rule(p, problem, gpu)
-    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N - 256
+    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K - 256
         - (2 * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
     end
+    if p.STAGES % p.WARPS_K ~= 0 then
+        return "each warpgroup has stages of its own"
+    end
     for _, more in ipairs(stages) do
-        if more > p.STAGES and more * stage <= room then
+        if more > p.STAGES and more % p.WARPS_K == 0 and more * stage <= room then
             return "a deeper ring fits"
         end
+    end
+    if (p.WARPS_K - 1) * p.WARPS_N * p.ROW_BLOCKS * 256 * p.BLOCK_M > p.STAGES * (256 * p.BLOCK_M + 1024 * problem.bits * p.WARPS_N * p.ROW_BLOCKS) then
+        return "sums of parts do not fit in the ring"
     end
 end
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, WARPS_N = 2, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 4,
+local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 4,
     SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
 
 local function is_default(p)
@@ -138,10 +144,11 @@ return {
     params = {
         { name = "BLOCK_M", values = { 16, 32, 48, 64 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = 1, doc = "CTAs of a cluster that split K" },
-        { name = "WARPS_N", values = { 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
+        { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
+        { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that take k tiles in turn" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
-        { name = "ROW_BLOCKS", values = { 1, 2, 3 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
+        { name = "ROW_BLOCKS", values = { 1, 2, 3, 4, 5, 7 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
         { name = "PAIR", values = { 0, 1 }, default = default.PAIR, doc = "1: two CTAs share an odd row block, half of K each" },
         { name = "STAGES", values = stages, default = default.STAGES, doc = "k tiles in the ring" },
     },
@@ -149,7 +156,7 @@ return {
     -- a multiprocessor each
     launch = {
         grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/(CLUSTER_K*(1+PAIR)),1))*CLUSTER_K*(1+PAIR)" },
-        block = "128*(WARPS_N+1)",
+        block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
         workspace = "SMS*128",
         cluster = "CLUSTER_K*(1+PAIR)",
