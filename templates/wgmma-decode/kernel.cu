@@ -53,6 +53,7 @@ constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
 constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
 constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs */
 /* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
 constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
@@ -161,9 +162,9 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         else if (warp < 3)
             copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum */
-            tern_cluster_sync();
-            tern_cluster_sync();
+        if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum_sent */
+            tern_cluster_arrive();
+            tern_cluster_wait();
         }
         if (PARTS > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -271,6 +272,7 @@ struct consumer {
     tern_ring x;                  /* slice that comes next */
     const unsigned char *weights; /* slot at hand */
     int released;                 /* stage to give back when its last products are done, or -1 */
+    int sums_parity;              /* of the barrier of sums from other CTAs */
 };
 
 typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
@@ -431,11 +433,13 @@ __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsi
         tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS);
     if (CLUSTER_K > 1) {
         if (self.part == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, self.rank);
+            tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT,
+                                                                      state.sums_parity, self.rank);
         else {
-            tern_cluster_sync();
-            tern_cluster_sync();
+            tern_cluster_arrive();
+            tern_cluster_wait();
         }
+        state.sums_parity ^= 1;
     }
     if (PARTS > 1)
         tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -464,6 +468,7 @@ __device__ __forceinline__ void consume(const tern_args &args, const worker &sel
     state.weights = weight_ring(shared) + ahead.slot;
     await_weights();
     state.released = -1;
+    state.sums_parity = 0;
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
         const int length = self.k_end - self.k_begin, active = own_blocks(sweep, self);
@@ -485,6 +490,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
         const int stage = (int)threadIdx.x - CONSUMERS;
         if (stage < STAGES)
             tern_slice_init(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS);
+        if (CLUSTER_K > 1 && stage == STAGES)
+            tern_barrier_init(shared + SUM_BARRIER_AT, 1);
         __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared);
