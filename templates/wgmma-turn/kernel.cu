@@ -72,7 +72,8 @@ static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(CLUSTER <= 2, "sums come from one other CTA");
 
-static_assert(WARPS_K == 1 || (!PAIR && STAGES % WARPS_K == 0), "each warpgroup has stages of its own");
+static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K, "each part has stages of its own: one to use, one to wait for");
+static_assert(WARPS_K == 1 || !PAIR, "a pair splits K of one row block only");
 static_assert((WARPS_K - 1) * BLOCKS * 256 * BLOCK_M <= SIDE_AT, "sums of parts fit in the rings of x and codes");
 
 enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each warpgroup */

@@ -83,8 +83,8 @@ local function ring_rule(p, problem, gpu)
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
     end
-    if p.STAGES % p.WARPS_K ~= 0 then
-        return "each warpgroup has stages of its own"
+    if p.STAGES % p.WARPS_K ~= 0 or p.STAGES < 2 * p.WARPS_K then
+        return "each warpgroup of those that take turns has stages of its own, one to use and one to wait for"
     end
     for _, more in ipairs(stages) do
         if more > p.STAGES and more % p.WARPS_K == 0 and more * stage <= room then
