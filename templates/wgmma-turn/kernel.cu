@@ -130,39 +130,46 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
 
 /* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: half of their codes, and beside them either
- * the slice of x or scales and zeros. */
+ * the slice of x or scales and zeros. The CTA's first codes are on their way before anything else, the barriers too, is ready: then
+ * `started` is false, and becomes true. */
 template <bool X>
 __device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
-                                            const unsigned char *map, unsigned char *shared, tern_ring &fill) {
+                                            const unsigned char *map, unsigned char *shared, tern_ring &fill, bool &started) {
     const share mine = find_share(sweep, self);
     const int first = 4 * mine.first, in_w = self.row_tiles - first, tiles = 4 * mine.blocks < in_w ? 4 * mine.blocks : in_w;
-    const long long row_bytes = (long long)self.k_tiles * TILE_BYTES;
-    const unsigned char *codes = static_cast<const unsigned char *>(args.codes) + first * row_bytes;
+    const unsigned row_bytes = (unsigned)self.k_tiles * TILE_BYTES;
+    const unsigned char *codes = static_cast<const unsigned char *>(args.codes) + (unsigned long long)row_bytes * (unsigned)first;
     const side_copies side = side_copies::find(args, first, self.lane);
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
-        const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles), stage = fill.stage;
-        if (X) {
-            tern_slices_box<STAGES, X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile,
-                                                          k_tile + 1, fill, self.lane);
-        } else {
-            tern_barrier_wait(barrier_of(shared, stage, TERN_EMPTY), fill.parity);
-            tern_ring_advance<STAGES>(fill);
-        }
-        tern_copy_codes<TILE_BYTES, CTA_TILES>(shared + CODES_AT + stage * CODE_BYTES, codes + (long long)k_tile * TILE_BYTES,
-                                               row_bytes, begin, end, X, self.lane);
+        const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
+        if (started)
+            tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
+        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES, row_bytes, begin,
+                                    end, X, self.lane);
         if (GROUPED && !X)
-            side.copy(args, shared + SIDE_AT + stage * SIDE_BYTES, k_tile, begin, end);
-        tern_cp_async_arrive(barrier_of(shared, stage, TERN_FULL));
+            side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
+        if (!started) {
+            __syncthreads();
+            if (X)
+                tern_tensor_map_acquire(map);
+        }
+        started = true;
+        if (X)
+            tern_slice_box<X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile, fill,
+                                                 self.lane);
+        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
     }
 }
 
 /* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
 enum role { SIDES, X, TURN };
 template <role ROLE>
-__device__ __forceinline__ void produce(const tern_args &args, const worker &self, tern_sweep sweep, const unsigned char *map,
-                                        unsigned char *shared) {
+__device__ __forceinline__ void produce(const tern_args &args, const worker &self, const unsigned char *map,
+                                        unsigned char *shared, bool started) {
     tern_ring fill = {0, 1};
+    tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
         if (CLUSTER > 1)
             tern_cluster_arrive();
@@ -170,7 +177,10 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
             tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
                                               self.lane);
         else
-            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill);
+            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill, started);
+        if (!started) /* no k tiles */
+            __syncthreads();
+        started = true;
         __syncwarp();
         if (WARPS_K > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -429,7 +439,7 @@ __device__ __forceinline__ void add_parts(const share &mine, const worker &self,
                     state.sum[b][4 * i + e] = four[e];
             }
     tern_fence_async();
-    tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+    tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
 }
 
 /* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block. They are
@@ -546,26 +556,26 @@ __device__ __forceinline__ void start_barriers(const worker &self, unsigned char
     tern_barriers_publish();
 }
 
-/* Producers do in front of the first barrier what needs none: consumers wait for them. */
+/* Up to the first barrier each producing warp does something else. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
+        tern_registers_lower<PRODUCER_REGISTERS>();
         const worker self = find_worker(args);
         unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
-        if (self.warp == 2)
-            start_barriers(self, shared);
-        if (self.warp == 1)
-            tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
-        const tern_sweep sweep = start_sweep(args);
-        __syncthreads();
-        tern_registers_lower<PRODUCER_REGISTERS>();
         if (self.warp == 0)
-            produce<SIDES>(args, self, sweep, map, shared);
+            produce<SIDES>(args, self, map, shared, false);
         else if (self.warp == 1)
-            produce<X>(args, self, sweep, map, shared);
-        else
-            produce<TURN>(args, self, sweep, map, shared);
+            produce<X>(args, self, map, shared, false);
+        else {
+            if (self.warp == 2)
+                start_barriers(self, shared);
+            else
+                tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+            __syncthreads();
+            produce<TURN>(args, self, map, shared, true);
+        }
     } else {
         __syncthreads();
         tern_registers_raise<CONSUMER_REGISTERS>();

@@ -7,27 +7,22 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 
-// Codes of row tiles begin .. end - 1 of TILES, TILE_BYTES each, which lie `row_bytes` apart; `codes` is the k tile of row tile 0. They go
-// one behind the other to `to`. One of two warps, `half` is 0 or 1: it copies two of every four row tiles. All offsets into shared
-// memory are constants: a copy is five instructions, and the warp that issues them is behind those that multiply in everything.
-template <int TILE_BYTES, int TILES>
-__device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigned char *codes, long long row_bytes,
-                                                int begin, int end, int half, int lane) {
-    const unsigned char *from = codes + 2 * half * row_bytes + 16 * lane;
-    to += 2 * half * TILE_BYTES + 16 * lane;
-    begin -= 2 * half, end -= 2 * half;
+// Codes of row tiles begin (a multiple of 4) .. end - 1, TILE_BYTES each, which lie `row_bytes` apart; `codes` is the k tile of row
+// tile 0. They go one behind the other to `to`. One of two warps, `half` is 0 or 1: it copies two of every four row tiles. A short
+// loop: the warp that runs it is behind those that multiply in everything, and a block begins with it, when instructions are cold.
+template <int TILE_BYTES>
+__device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigned char *codes, unsigned row_bytes, int begin,
+                                                int end, int half, int lane) {
+    const unsigned char *from = codes + (unsigned long long)row_bytes * (unsigned)(begin + 2 * half) + 16 * lane;
+    to += (begin + 2 * half) * TILE_BYTES + 16 * lane;
+#pragma unroll 1
+    for (int tile = begin; tile < end; tile += 4, from += 4ULL * row_bytes, to += 4 * TILE_BYTES)
 #pragma unroll
-    for (int tile = 0; tile < TILES; tile += 4) {
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-#pragma unroll
-            for (int at = 0; at < TILE_BYTES; at += 512)
-                tern_cp_async_if<16>(to + (tile + i) * TILE_BYTES + at, from + at, true,
-                                     tile + i >= begin && tile + i < end && at + 16 * lane < TILE_BYTES);
-            from += row_bytes;
+        for (int at = 0; at < TILE_BYTES; at += 512) {
+            const bool inside = at + 16 * lane < TILE_BYTES;
+            tern_cp_async_if<16>(to + at, from + at, true, inside && tile + 2 * half < end);
+            tern_cp_async_if<16>(to + TILE_BYTES + at, from + row_bytes + at, true, inside && tile + 2 * half + 1 < end);
         }
-        from += 2 * row_bytes;
-    }
 }
 
 // Scales and zero points: of each row tile 32 bytes a group of scales, then 16 a group of zeros, for the groups that a k tile
