@@ -400,15 +400,24 @@ __device__ __forceinline__ constexpr int index_of(int b, int i) {
     return PAIR ? i : (b * SUMS + 4 * i % (SUMS > 0 ? SUMS : 1)) / 4;
 }
 
-/* Whether the warpgroup, of those that take k tiles in turn, gets the sums of its row block b. */
-__device__ __forceinline__ bool gets(const worker &self, int b) {
-    return WARPS_K == 1 || b % WARPS_K == self.part;
+/* Row blocks of the warpgroup that it stores: those that take k tiles in turn divide theirs. */
+constexpr int STORED = (ROW_BLOCKS + WARPS_K - 1) / WARPS_K;
+__device__ __forceinline__ int stored_block(const worker &self, int i) {
+    return i * WARPS_K + self.part;
+}
+__device__ __forceinline__ int stored_blocks(const worker &self, int own) {
+    return WARPS_K == 1 ? own : (own - self.part + WARPS_K - 1) / WARPS_K;
 }
 
-/* Adds over warpgroups that took k tiles in turn, through the ring, which is idle. */
+__device__ __forceinline__ void add_four(float *sum, const unsigned char *shared) {
+    float four[4] = {sum[0], sum[1], sum[2], sum[3]};
+    tern_shared_add_floats(four, shared);
+    sum[0] = four[0], sum[1] = four[1], sum[2] = four[2], sum[3] = four[3];
+}
+
+/* Adds over warpgroups that took k tiles in turn, through the ring, which is idle. Then sum[i] is that of the i-th row block that this
+ * one stores. */
 __device__ __forceinline__ void add_parts(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    if (WARPS_K == 1)
-        return;
     constexpr int QUADS = BLOCK_M / 8, OTHERS = WARPS_K > 1 ? WARPS_K - 1 : 1;
     unsigned char *slots = shared + 16 * (self.n * (ROW_BLOCKS * OTHERS * QUADS * TERN_WARPGROUP) + (int)threadIdx.x % TERN_WARPGROUP);
     const int own = mine.own(self.n);
@@ -416,70 +425,67 @@ __device__ __forceinline__ void add_parts(const share &mine, const worker &self,
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++)
 #pragma unroll
-        for (int i = 0; i < QUADS; i++)
-            if (b < own && !gets(self, b)) {
-                const float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
-                                       state.sum[b][4 * i + 3]};
-                const int sender = self.part - (self.part > b % WARPS_K ? 1 : 0);
-                tern_shared_store_floats(slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i), four);
-            }
+        for (int i = 0; i < QUADS; i++) {
+            const int sender = self.part - (self.part > b % WARPS_K ? 1 : 0);
+            if (b < own && b % WARPS_K != self.part)
+                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i),
+                                     uint4{__float_as_uint(state.sum[b][4 * i]), __float_as_uint(state.sum[b][4 * i + 1]),
+                                           __float_as_uint(state.sum[b][4 * i + 2]), __float_as_uint(state.sum[b][4 * i + 3])});
+        }
     tern_block_sync(PARTS, CONSUMERS);
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
+    for (int j = 0; j < STORED; j++) {
 #pragma unroll
-        for (int i = 0; i < QUADS; i++)
-            if (b < own && gets(self, b)) {
-                float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
-                                 state.sum[b][4 * i + 3]};
+        for (int i = 0; i < BLOCK_M / 2; i++)
 #pragma unroll
-                for (int sender = 0; sender < OTHERS; sender++)
-                    tern_shared_add_floats(four, slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i));
+            for (int part = 0; part < WARPS_K && j * WARPS_K + part < ROW_BLOCKS; part++) /* indices of registers are constants */
+                state.sum[j][i] = self.part == part ? state.sum[j * WARPS_K + part][i] : state.sum[j][i];
+        if (j < stored_blocks(self, own))
 #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    state.sum[b][4 * i + e] = four[e];
-            }
+            for (int i = 0; i < QUADS * OTHERS; i++)
+                add_four(&state.sum[j][4 * (i / OTHERS)],
+                         slots + 16 * TERN_WARPGROUP * ((stored_block(self, j) * OTHERS + i % OTHERS) * QUADS + i / OTHERS));
+    }
     tern_fence_async();
     tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
 }
 
-/* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block. They are
- * sent by asynchronous stores and counted by the receiver's barrier: nobody waits but who needs them. That the place is free, the
- * other CTA has said when it began with this tile. */
-__device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    add_parts(mine, self, state, shared);
-    if (CLUSTER == 1)
-        return;
+/* Where four sums from the other CTA land, for this thread: sums 4 * i of those that this CTA stores of row block b. */
+__device__ __forceinline__ unsigned char *sums_place(unsigned char *shared, const worker &self, int b, int i) {
+    const int block = PAIR ? 0 : self.n * ROW_BLOCKS + b;
+    return shared + SUMS_AT + 16 * ((block * (SUMS / 4) + i) * TERN_WARPGROUP + (int)threadIdx.x % TERN_WARPGROUP);
+}
+
+/* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block, which is the
+ * warpgroup's last. Sums are sent by asynchronous stores and counted by the receiver's barrier: nobody waits but who needs them. That the
+ * place is free, the other CTA has said when it began with this tile. */
+__device__ __forceinline__ void add_cluster(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
     unsigned char *barrier = shared + SUM_BARRIERS_AT + 8 * (self.part * WARPS_N + self.n);
-    const int own = mine.own(self.n), first = PAIR ? (mine.has_half(self.n) ? own - 1 : own) : 0; /* row blocks that are shared */
+    const int blocks = stored_blocks(self, mine.own(self.n)), first = !PAIR ? 0 : mine.has_half(self.n) ? blocks - 1 : blocks;
     tern_cluster_wait();
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
+    for (int j = 0; j < STORED; j++)
 #pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++)
-            if (b >= first && b < own && gets(self, b) && rank_of(i) != self.rank) {
-                const float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
-                                       state.sum[b][4 * i + 3]};
-                tern_cluster_send(sums_place(shared, self, index_of(b, i)), barrier, rank_of(i), four);
-            }
-    const int received = (own - first - self.part + WARPS_K - 1) / WARPS_K;
-    if (received <= 0 || (PAIR && self.rank == 1))
+        for (int i = 0; i < BLOCK_M / 8; i++) {
+            const int owner = PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1);
+            const float four[4] = {state.sum[j][4 * i], state.sum[j][4 * i + 1], state.sum[j][4 * i + 2], state.sum[j][4 * i + 3]};
+            if (j >= first && j < blocks && owner != self.rank)
+                tern_cluster_send(sums_place(shared, self, stored_block(self, j), i - owner * (SUMS / 4)), barrier, owner, four);
+        }
+    if (first >= blocks || (PAIR && self.rank == 1))
         return;
     if (threadIdx.x % TERN_WARPGROUP == 0)
-        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * received);
+        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * (blocks - first));
     tern_barrier_wait(barrier, state.sums_parity);
     state.sums_parity ^= 1;
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
+    for (int j = 0; j < STORED; j++)
 #pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++)
-            if (b >= first && b < own && gets(self, b) && rank_of(i) == self.rank) {
-                float four[4] = {state.sum[b][4 * i], state.sum[b][4 * i + 1], state.sum[b][4 * i + 2],
-                                 state.sum[b][4 * i + 3]};
-                tern_shared_add_floats(four, sums_place(shared, self, index_of(b, i)));
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    state.sum[b][4 * i + e] = four[e];
-            }
+        for (int i = 0; i < BLOCK_M / 8; i++) {
+            const int owner = PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1);
+            if (j >= first && j < blocks && owner == self.rank)
+                add_four(&state.sum[j][4 * i], sums_place(shared, self, stored_block(self, j), i - owner * (SUMS / 4)));
+        }
 }
 
 /* Rounds and stores y. */
@@ -488,17 +494,11 @@ __device__ __forceinline__ void store_sums(const tern_args &args, long long x_ro
     const int warpgroup = self.part * WARPS_N + self.n;
     unsigned char *slots = shared + OUTPUT_AT + warpgroup * 4 * TERN_STORE_SLOT;
     const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
-    const int stored = mine.own(self.n) - (self.rank == 1 && mine.has_half(self.n) ? 1 : 0);
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= stored)
-            break;
-        if (!gets(self, b))
-            continue;
-        const int tile = own_tile(mine, self, b);
-        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
-    }
+    const int given = self.rank == 1 && mine.has_half(self.n) ? 1 : 0;
+    tern_store_blocks<CLUSTER_K, STORED>(
+        args, to, stored_blocks(self, mine.own(self.n)) - given,
+        [&](int i) { return own_tile(mine, self, stored_block(self, i)); },
+        [&](int tile) { return GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane); }, state.sum);
 }
 
 /* All k tiles that are the warpgroup's. Where it has the shared row block, one half of K comes without it. */
@@ -537,7 +537,10 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
         multiply(mine, self, state, shared);
-        add_up(mine, self, state, shared);
+        if (WARPS_K > 1)
+            add_parts(mine, self, state, shared);
+        if (CLUSTER > 1)
+            add_cluster(mine, self, state, shared);
         store_sums(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
     }
 }
