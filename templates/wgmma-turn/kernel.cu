@@ -3,8 +3,8 @@
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N * WARPS_K warpgroups multiply and one copies.
  *
- * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. Two warps bring weights by cp.async, one of
- * them x by tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. One or two warps bring weights by cp.async, one of
+ * them x by tensor copies, and the others turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
  * 16-byte loads. While one half of a k tile multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
@@ -125,14 +125,16 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producers: two warps copy, two turn x ---- */
+/* ---- producers: four warps ---- */
 
+/* Of the four producing warps those that copy; the others turn x. One is enough for few row blocks, whose x is then the more work. */
+constexpr int COPIERS = BLOCKS > 4 ? 2 : 1, TURNERS = 4 - COPIERS;
 typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
 
-/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: half of their codes, and beside them either
- * the slice of x or scales and zeros. The CTA's first codes are on their way before anything else, the barriers too, is ready: then
- * `started` is false, and becomes true. */
-template <bool X>
+/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: the warp's share of their codes, and beside them
+ * scales and zeros (SIDES), the slice of x (X), or both. The CTA's first codes are on their way before anything else, the barriers too,
+ * is ready: then `started` is false, and becomes true. */
+template <bool SIDES, bool X>
 __device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
                                             const unsigned char *map, unsigned char *shared, tern_ring &fill, bool &started) {
     const share mine = find_share(sweep, self);
@@ -145,9 +147,9 @@ __device__ __forceinline__ void copy_stages(const tern_args &args, const worker 
         const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
         if (started)
             tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES, row_bytes, begin,
-                                    end, X, self.lane);
-        if (GROUPED && !X)
+        tern_copy_codes<TILE_BYTES, 4 / COPIERS>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES,
+                                                 row_bytes, begin, end, SIDES ? 0 : 2, self.lane);
+        if (GROUPED && SIDES)
             side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
         if (!started) {
             __syncthreads();
@@ -164,7 +166,7 @@ __device__ __forceinline__ void copy_stages(const tern_args &args, const worker 
 }
 
 /* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
-enum role { SIDES, X, TURN };
+enum role { COPY_SIDES, COPY_X, COPY, TURN };
 template <role ROLE>
 __device__ __forceinline__ void produce(const tern_args &args, const worker &self, const unsigned char *map,
                                         unsigned char *shared, bool started) {
@@ -174,10 +176,10 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         if (CLUSTER > 1)
             tern_cluster_arrive();
         if (ROLE == TURN)
-            tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
-                                              self.lane);
+            tern_slices_turn<STAGES, BLOCK_M, TURNERS>(shared, shared + BARRIERS_AT, self.warp - COPIERS,
+                                                       self.k_end - self.k_begin, fill, self.lane);
         else
-            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill, started);
+            copy_stages<ROLE != COPY_X, ROLE != COPY_SIDES>(args, self, sweep, map, shared, fill, started);
         if (!started) /* no k tiles */
             __syncthreads();
         started = true;
@@ -550,7 +552,7 @@ __device__ __forceinline__ void start_barriers(const worker &self, unsigned char
     static_assert(STAGES <= 32, "a lane each");
     if (self.lane < STAGES) {
         unsigned char *barriers = shared + BARRIERS_AT + self.lane * TERN_SLICE_BARRIERS;
-        tern_barriers_init(barriers + TERN_FULL, 1, 64 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
+        tern_barriers_init(barriers + TERN_FULL, 1, 32 * COPIERS + TERN_WARP_ARRIVALS); /* weights by each lane, x */
         tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS); /* of one part */
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
@@ -568,13 +570,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const s
         const worker self = find_worker(args);
         unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
         if (self.warp == 0)
-            produce<SIDES>(args, self, map, shared, false);
-        else if (self.warp == 1)
-            produce<X>(args, self, map, shared, false);
+            produce<COPIERS == 1 ? COPY : COPY_SIDES>(args, self, map, shared, false);
+        else if (self.warp < COPIERS)
+            produce<COPY_X>(args, self, map, shared, false);
         else {
             if (self.warp == 2)
                 start_barriers(self, shared);
-            else
+            else if (self.warp == 3)
                 tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
             __syncthreads();
             produce<TURN>(args, self, map, shared, true);
