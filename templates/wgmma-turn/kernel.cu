@@ -440,8 +440,11 @@ __device__ __forceinline__ void add_parts(const share &mine, const worker &self,
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
 #pragma unroll
-            for (int part = 0; part < WARPS_K && j * WARPS_K + part < ROW_BLOCKS; part++) /* indices of registers are constants */
-                state.sum[j][i] = self.part == part ? state.sum[j * WARPS_K + part][i] : state.sum[j][i];
+            for (int part = 0; part < WARPS_K; part++) { /* indices of registers must be constants */
+                constexpr int last = ROW_BLOCKS - 1;
+                const int b = j * WARPS_K + part < last ? j * WARPS_K + part : last;
+                state.sum[j][i] = self.part == part ? state.sum[b][i] : state.sum[j][i];
+            }
         if (j < stored_blocks(self, own))
 #pragma unroll
             for (int i = 0; i < QUADS * OTHERS; i++)
