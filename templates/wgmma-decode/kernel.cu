@@ -65,7 +65,7 @@ constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 
-static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
@@ -129,14 +129,16 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
 
 /* ---- x: three warps ---- */
 
-/* A step brings a slice to each part of K, where it still has one. */
+/* A step brings a slice to each part of K, where it still has one. The first is on its way before the block has met: then `started` is
+ * false, and becomes true. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
-                                       tern_ring &fill, int thread) {
+                                       tern_ring &fill, int thread, bool &started) {
     const long long left = args.m - x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
     const unsigned short *x = static_cast<const unsigned short *>(args.x) + (x_row + thread / 16) * args.k + column;
     for (int step = 0; step < self.steps; step++) {
-        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
+        if (started)
+            tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
 #pragma unroll
         for (int part = 0; part < WARPS_K; part++) {
             const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
@@ -146,6 +148,9 @@ __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self
             tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
                                                         x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
         }
+        if (!started)
+            __syncthreads();
+        started = true;
         tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_LANDED));
         tern_ring_advance<STAGES>(fill);
     }
@@ -156,11 +161,21 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x - CONSUMERS, warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
     tern_sweep sweep = start_sweep(args);
+    if (thread < STAGES)
+        tern_slice_init(shared + BARRIERS_AT, thread, 1, 4 * WARPGROUPS);
+    if (CLUSTER_K > 1 && thread == STAGES)
+        tern_barrier_init(shared + SUM_BARRIER_AT, 1);
+    bool started = warp == 0 || warp == 3;
+    if (started)
+        __syncthreads();
     while (next_tile(sweep)) {
         if (warp == 0)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
         else if (warp < 3)
-            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32, started);
+        if (!started) /* no k tiles */
+            __syncthreads();
+        started = true;
         __syncwarp();
         if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum_sent */
             tern_cluster_arrive();
@@ -451,14 +466,9 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
     const long long x_row = (long long)sweep.tile_m * BLOCK_M;
     const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= active)
-            break;
-        const int tile = own_tile(sweep, self, b);
-        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
-    }
+    tern_store_blocks<CLUSTER_K, ROW_BLOCKS>(
+        args, to, active, [&](int b) { return own_tile(sweep, self, b); },
+        [&](int tile) { return GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane); }, state.sum);
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
@@ -487,19 +497,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
-        const int stage = (int)threadIdx.x - CONSUMERS;
-        if (stage < STAGES)
-            tern_slice_init(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS);
-        if (CLUSTER_K > 1 && stage == STAGES)
-            tern_barrier_init(shared + SUM_BARRIER_AT, 1);
-        __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared);
     } else {
         const worker self = find_worker(args);
-        __syncthreads(); /* before the first weights, since x waits here too */
+        stream ahead = start_stream(args, self, shared); /* before all else: nobody but the warp waits for its weights */
+        __syncthreads();
         tern_registers_raise<CONSUMER_REGISTERS>();
-        stream ahead = start_stream(args, self, shared);
         consume(args, self, ahead, shared);
     }
 }

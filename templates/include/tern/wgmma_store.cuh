@@ -52,11 +52,9 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
 
 // The same for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever row
 // blocks: each warp stores one, and few barriers are passed. `place` gives the warp's 16-row tile in a row block, `scale_of` that of a tile.
-// The block owns all units, or the half `to.rank` of each row block's.
 template <int CLUSTER, int BLOCKS, int ROW_BLOCKS, int COUNT, typename PLACE, typename SCALE>
 __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks, const PLACE &place,
                                                   const SCALE &scale_of, const float (&sum)[ROW_BLOCKS][COUNT]) {
-    static_assert(CLUSTER <= 2, "halves");
     constexpr int OWN = COUNT / 8 / CLUSTER, UNITS = BLOCKS * OWN;
     const int lane = to.lane, chunk = lane % 8;
     unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
@@ -74,8 +72,12 @@ __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const t
             const int tile = place(b);
             float d[8];
 #pragma unroll
-            for (int e = 0; e < 8; e++)
-                d[e] = CLUSTER > 1 && to.rank == 1 ? sum[b][8 * (unit + OWN * (CLUSTER - 1)) + e] : sum[b][8 * unit + e];
+            for (int e = 0; e < 8; e++) {
+                d[e] = sum[b][8 * unit + e];
+#pragma unroll
+                for (int rank = 1; rank < CLUSTER; rank++) /* indices of registers must be constants */
+                    d[e] = to.rank == rank ? sum[b][8 * (unit + OWN * rank) + e] : d[e];
+            }
             tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, d, scale_of(tile), tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4),
                                 lane);
         }
