@@ -58,12 +58,8 @@ constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
 constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
 
-/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
- * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
-constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56,
+              CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
 static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
@@ -428,12 +424,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
-        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
-            const int tile = own_tile(sweep, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
-            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
-        }
+        if (!GROUPED && HAS_ZEROS)
+            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(sweep, self, b), self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
@@ -449,7 +441,7 @@ __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsi
     if (CLUSTER_K > 1) {
         if (self.part == 0)
             tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT,
-                                                                      state.sums_parity, self.rank);
+                                                                       state.sums_parity, self.rank);
         else {
             tern_cluster_arrive();
             tern_cluster_wait();
@@ -466,9 +458,8 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
     const long long x_row = (long long)sweep.tile_m * BLOCK_M;
     const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
-    tern_store_blocks<CLUSTER_K, ROW_BLOCKS>(
-        args, to, active, [&](int b) { return own_tile(sweep, self, b); },
-        [&](int tile) { return GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane); }, state.sum);
+    tern_store_blocks<CLUSTER_K, ROW_BLOCKS, !GROUPED>(
+        args, to, active, [&](int b) { return own_tile(sweep, self, b); }, self.row_tiles, state.sum);
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {

@@ -22,12 +22,12 @@
  * order: results do not depend on timing.
  * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
 #include "tern/abi.h"
-#include "tern/cluster.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/slice_turn.cuh"
+#include "tern/sum_share.cuh"
 #include "tern/sweep.cuh"
 #include "tern/weight_copy.cuh"
 #include "tern/wgmma.cuh"
@@ -61,19 +61,13 @@ constexpr int BARRIERS_AT = SUMS_AT + SUMS_BYTES;
 constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
 constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPGROUPS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
-/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
- * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = 72;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
-constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
-static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
+static_assert(!PAIR || (CLUSTER_K == 1 && WARPS_K == 1), "a pair splits K of one row block only");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(CLUSTER <= 2, "sums come from one other CTA");
-
-static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K, "each part has stages of its own: one to use, one to wait for");
-static_assert(WARPS_K == 1 || !PAIR, "a pair splits K of one row block only");
+static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K,
+              "each part has stages of its own: one to use, one to wait for");
 static_assert((WARPS_K - 1) * BLOCKS * 256 * BLOCK_M <= SIDE_AT, "sums of parts fit in the rings of x and codes");
 
 enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each warpgroup */
@@ -83,9 +77,9 @@ enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one f
 /* What a warp is and which k tiles its CTA has; the same for all tiles. */
 struct worker {
     int lane, warp, n, part; /* warp within its warpgroup, and place of that along N, and in the turn of k tiles */
-    int row_tiles, k_tiles; /* of W */
-    int k_begin, k_end;     /* k tiles of the CTA */
-    int rank;               /* of the CTA in its cluster */
+    int row_tiles, k_tiles;  /* of W */
+    int k_begin, k_end;      /* k tiles of the CTA */
+    int rank;                /* of the CTA in its cluster */
 };
 
 __device__ __forceinline__ worker find_worker(const tern_args &args) {
@@ -136,11 +130,13 @@ typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
  * is ready: then `started` is false, and becomes true. */
 template <bool SIDES, bool X>
 __device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
-                                            const unsigned char *map, unsigned char *shared, tern_ring &fill, bool &started) {
+                                            const unsigned char *map, unsigned char *shared, tern_ring &fill,
+                                            bool &started) {
     const share mine = find_share(sweep, self);
     const int first = 4 * mine.first, in_w = self.row_tiles - first, tiles = 4 * mine.blocks < in_w ? 4 * mine.blocks : in_w;
     const unsigned row_bytes = (unsigned)self.k_tiles * TILE_BYTES;
-    const unsigned char *codes = static_cast<const unsigned char *>(args.codes) + (unsigned long long)row_bytes * (unsigned)first;
+    const unsigned char *codes =
+        static_cast<const unsigned char *>(args.codes) + (unsigned long long)row_bytes * (unsigned)first;
     const side_copies side = side_copies::find(args, first, self.lane);
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
@@ -158,8 +154,8 @@ __device__ __forceinline__ void copy_stages(const tern_args &args, const worker 
         }
         started = true;
         if (X)
-            tern_slice_box<X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile, fill,
-                                                 self.lane);
+            tern_slice_box<X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile,
+                                                 fill, self.lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
@@ -372,12 +368,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
-        if (!GROUPED && HAS_ZEROS && b < mine.own(self.n)) { /* one a row; rows past the end are never stored */
-            const int tile = own_tile(mine, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
-            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
-        }
+        if (!GROUPED && HAS_ZEROS && b < mine.own(self.n))
+            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(mine, self, b), self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
@@ -390,107 +382,28 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 
 /* ---- sums to y ---- */
 
-/* Where sums from the other CTA land, for this thread: its warpgroup's, `index` sums of four from their begin. */
-__device__ __forceinline__ unsigned char *sums_place(unsigned char *shared, const worker &self, int index) {
-    const int first = PAIR ? 0 : self.n * (ROW_BLOCKS * SUMS / 4);
-    return shared + SUMS_AT + 16 * ((first + index) * TERN_WARPGROUP + (int)threadIdx.x % TERN_WARPGROUP);
-}
-
-/* Sums of four, `i` of row block b, are stored by CTA rank_of(i), whose n-th from there on they are. */
-__device__ __forceinline__ constexpr int rank_of(int i) { return PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1); }
-__device__ __forceinline__ constexpr int index_of(int b, int i) {
-    return PAIR ? i : (b * SUMS + 4 * i % (SUMS > 0 ? SUMS : 1)) / 4;
-}
-
 /* Row blocks of the warpgroup that it stores: those that take k tiles in turn divide theirs. */
 constexpr int STORED = (ROW_BLOCKS + WARPS_K - 1) / WARPS_K;
-__device__ __forceinline__ int stored_block(const worker &self, int i) {
-    return i * WARPS_K + self.part;
-}
-__device__ __forceinline__ int stored_blocks(const worker &self, int own) {
-    return WARPS_K == 1 ? own : (own - self.part + WARPS_K - 1) / WARPS_K;
+__device__ __forceinline__ int stored_blocks(const share &mine, const worker &self) {
+    return tern_parts_share<WARPS_K>(mine.own(self.n), self.part);
 }
 
-__device__ __forceinline__ void add_four(float *sum, const unsigned char *shared) {
-    float four[4] = {sum[0], sum[1], sum[2], sum[3]};
-    tern_shared_add_floats(four, shared);
-    sum[0] = four[0], sum[1] = four[1], sum[2] = four[2], sum[3] = four[3];
-}
-
-/* Adds over warpgroups that took k tiles in turn, through the ring, which is idle. Then sum[i] is that of the i-th row block that this
- * one stores. */
-__device__ __forceinline__ void add_parts(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    constexpr int QUADS = BLOCK_M / 8, OTHERS = WARPS_K > 1 ? WARPS_K - 1 : 1;
-    unsigned char *slots = shared + 16 * (self.n * (ROW_BLOCKS * OTHERS * QUADS * TERN_WARPGROUP) + (int)threadIdx.x % TERN_WARPGROUP);
-    const int own = mine.own(self.n);
-    tern_block_sync(PARTS, CONSUMERS);
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-#pragma unroll
-        for (int i = 0; i < QUADS; i++) {
-            const int sender = self.part - (self.part > b % WARPS_K ? 1 : 0);
-            if (b < own && b % WARPS_K != self.part)
-                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i),
-                                     uint4{__float_as_uint(state.sum[b][4 * i]), __float_as_uint(state.sum[b][4 * i + 1]),
-                                           __float_as_uint(state.sum[b][4 * i + 2]), __float_as_uint(state.sum[b][4 * i + 3])});
-        }
-    tern_block_sync(PARTS, CONSUMERS);
-#pragma unroll
-    for (int j = 0; j < STORED; j++) {
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 2; i++)
-#pragma unroll
-            for (int part = 0; part < WARPS_K; part++) { /* indices of registers must be constants */
-                constexpr int last = ROW_BLOCKS - 1;
-                const int b = j * WARPS_K + part < last ? j * WARPS_K + part : last;
-                state.sum[j][i] = self.part == part ? state.sum[b][i] : state.sum[j][i];
-            }
-        if (j < stored_blocks(self, own))
-#pragma unroll
-            for (int i = 0; i < QUADS * OTHERS; i++)
-                add_four(&state.sum[j][4 * (i / OTHERS)],
-                         slots + 16 * TERN_WARPGROUP * ((stored_block(self, j) * OTHERS + i % OTHERS) * QUADS + i / OTHERS));
+/* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn meet in the ring, which is idle.
+ * Of a pair, rank 0 gets the shared row block, the warpgroup's last. */
+__device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
+    if (WARPS_K > 1) {
+        tern_parts_sum<WARPS_K, CONSUMERS>(state.sum, shared + self.n * ((WARPS_K - 1) * ROW_BLOCKS * 256 * BLOCK_M),
+                                           self.part, mine.own(self.n), PARTS);
+        tern_fence_async();
+        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
     }
-    tern_fence_async();
-    tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
-}
-
-/* Where four sums from the other CTA land, for this thread: sums 4 * i of those that this CTA stores of row block b. */
-__device__ __forceinline__ unsigned char *sums_place(unsigned char *shared, const worker &self, int b, int i) {
-    const int block = PAIR ? 0 : self.n * ROW_BLOCKS + b;
-    return shared + SUMS_AT + 16 * ((block * (SUMS / 4) + i) * TERN_WARPGROUP + (int)threadIdx.x % TERN_WARPGROUP);
-}
-
-/* Adds over the cluster; then each CTA has the sums that it stores. Of a pair, rank 0 has those of the shared row block, which is the
- * warpgroup's last. Sums are sent by asynchronous stores and counted by the receiver's barrier: nobody waits but who needs them. That the
- * place is free, the other CTA has said when it began with this tile. */
-__device__ __forceinline__ void add_cluster(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    unsigned char *barrier = shared + SUM_BARRIERS_AT + 8 * (self.part * WARPS_N + self.n);
-    const int blocks = stored_blocks(self, mine.own(self.n)), first = !PAIR ? 0 : mine.has_half(self.n) ? blocks - 1 : blocks;
-    tern_cluster_wait();
-#pragma unroll
-    for (int j = 0; j < STORED; j++)
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++) {
-            const int owner = PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1);
-            const float four[4] = {state.sum[j][4 * i], state.sum[j][4 * i + 1], state.sum[j][4 * i + 2], state.sum[j][4 * i + 3]};
-            if (j >= first && j < blocks && owner != self.rank)
-                tern_cluster_send(sums_place(shared, self, stored_block(self, j), i - owner * (SUMS / 4)), barrier, owner, four);
-        }
-    if (first >= blocks || (PAIR && self.rank == 1))
-        return;
-    if (threadIdx.x % TERN_WARPGROUP == 0)
-        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * SUMS * (blocks - first));
-    tern_barrier_wait(barrier, state.sums_parity);
-    state.sums_parity ^= 1;
-#pragma unroll
-    for (int j = 0; j < STORED; j++)
-#pragma unroll
-        for (int i = 0; i < BLOCK_M / 8; i++) {
-            const int owner = PAIR ? 0 : 4 * i / (SUMS > 0 ? SUMS : 1);
-            if (j >= first && j < blocks && owner == self.rank)
-                add_four(&state.sum[j][4 * i], sums_place(shared, self, stored_block(self, j), i - owner * (SUMS / 4)));
-        }
+    if (CLUSTER > 1) {
+        const int blocks = stored_blocks(mine, self), first = !PAIR ? 0 : mine.has_half(self.n) ? blocks - 1 : blocks;
+        const int group = self.part * WARPS_N + self.n;
+        if (tern_pair_sum<PAIR, STORED>(state.sum, shared + SUMS_AT, self.n * ROW_BLOCKS + self.part, WARPS_K, first, blocks,
+                                        shared + SUM_BARRIERS_AT + 8 * group, state.sums_parity, self.rank))
+            state.sums_parity ^= 1;
+    }
 }
 
 /* Rounds and stores y. */
@@ -500,10 +413,9 @@ __device__ __forceinline__ void store_sums(const tern_args &args, long long x_ro
     unsigned char *slots = shared + OUTPUT_AT + warpgroup * 4 * TERN_STORE_SLOT;
     const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
     const int given = self.rank == 1 && mine.has_half(self.n) ? 1 : 0;
-    tern_store_blocks<CLUSTER_K, STORED>(
-        args, to, stored_blocks(self, mine.own(self.n)) - given,
-        [&](int i) { return own_tile(mine, self, stored_block(self, i)); },
-        [&](int tile) { return GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane); }, state.sum);
+    tern_store_blocks<CLUSTER_K, STORED, !GROUPED>(
+        args, to, stored_blocks(mine, self) - given, [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); },
+        self.row_tiles, state.sum);
 }
 
 /* All k tiles that are the warpgroup's. Where it has the shared row block, one half of K comes without it. */
@@ -532,8 +444,7 @@ __device__ __forceinline__ void multiply(const share &mine, const worker &self, 
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared) {
     const worker self = find_worker(args);
     consumer state;
-    state.ring = {0, 0};
-    state.sums_parity = 0;
+    state.ring = {0, 0}, state.sums_parity = 0;
     shared = tern_shared_kept(shared);
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
@@ -542,10 +453,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
         multiply(mine, self, state, shared);
-        if (WARPS_K > 1)
-            add_parts(mine, self, state, shared);
-        if (CLUSTER > 1)
-            add_cluster(mine, self, state, shared);
+        add_up(mine, self, state, shared);
         store_sums(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
     }
 }

@@ -49,7 +49,8 @@ __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT]
 template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
 __device__ __forceinline__ void tern_cluster_sum_sent(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
                                                       int parity, int rank) {
-    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER, QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
+                  QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
     unsigned char *slots = shared + 16 * threadIdx.x;
     tern_cluster_arrive();
     tern_cluster_wait();

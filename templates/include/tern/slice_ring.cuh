@@ -41,8 +41,8 @@ __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, ter
 // Has the copy engine bring the slice of 128 k of k tile `k_tile`, two boxes, from row `row` of x on, to the stage that comes next, which
 // is empty. One announcement, of barrier DONE: it is full, or landed where something is still to be done to it.
 template <int BYTES, tern_slice_barrier DONE>
-__device__ __forceinline__ void tern_slice_box(unsigned char *ring, unsigned char *barriers, const void *map, int row, int k_tile,
-                                               const tern_ring &fill, int lane) {
+__device__ __forceinline__ void tern_slice_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
+                                               int k_tile, const tern_ring &fill, int lane) {
     if (lane == 0) {
         void *done = tern_slice_barrier_of(barriers, fill.stage, DONE);
         unsigned char *to = ring + fill.stage * BYTES;
