@@ -15,8 +15,8 @@ local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
     end
-    if p.SCALE_WEIGHTS == 1 and p.BLOCK_M <= 32 then
-        return "few sums are quicker to scale than weights"
+    if p.SCALE_WEIGHTS == 1 and (p.BLOCK_M <= 32 or problem.bits == 2) then
+        return "few sums are quicker to scale than weights, and so are those of 2 bits"
     end
     local bf16 = problem.activation == "bf16"
     if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
@@ -30,8 +30,8 @@ end
 -- Registers a consumer thread has: setmaxnreg hands it what the producers leave of the launch's equal share (kernel.cu).
 local function register_rule(p, problem)
     local warpgroups = p.WARPS_N * p.WARPS_K
-    if warpgroups < 2 or warpgroups > 4 then
-        return "two to four warpgroups hide each other's waits"
+    if warpgroups < 2 or warpgroups > 4 or p.WARPS_N > 1 and p.WARPS_K > 1 then
+        return "two to four warpgroups, side by side or in turn"
     end
     local entry = 512 // (warpgroups + 1) // 8 * 8
     local budget = math.min((entry * (warpgroups + 1) - 72) // warpgroups // 8 * 8, 240)
@@ -70,7 +70,9 @@ local function shape_rule(p, problem, gpu)
     if blocks > 1 and blocks >= 2 * share then
         return "the tile has room for twice a CTA's share"
     end
-    if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or 2 * blocks < share) then
+    -- no tile has room for more than 7 row blocks of every size of x; x comes once a tile, and beside 8 bits it is little
+    local whole = problem.bits < 8 and math.min(share, 7) or 1
+    if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or blocks < whole or 2 * blocks < share) then
         return "the tile is small for a CTA's share"
     end
     if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
@@ -102,6 +104,11 @@ local function ring_rule(p, problem, gpu)
         return "sums of parts do not fit in the ring"
     end
 end
+
+-- Elements of y that the busiest CTA computes; where warpgroups have different numbers of row blocks, a quarter of what is missing.
+local cluster = "(CLUSTER_K*(1+PAIR))"
+local share = "ceil_div(ceil_div(M,BLOCK_M)*ceil_div(N,64),max(SMS/" .. cluster .. ",1))"
+local busiest = "16*BLOCK_M*(3*" .. share .. "+WARPS_N*ceil_div(" .. share .. ",WARPS_N))/" .. cluster
 
 -- A tile that is right for every shape, so that there is always an answer.
 local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 3,
@@ -166,6 +173,7 @@ return {
         block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
         workspace = "SMS*128",
-        cluster = "CLUSTER_K*(1+PAIR)",
+        cluster = cluster,
+        busiest = busiest,
     },
 }
