@@ -491,10 +491,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared);
     } else {
+        tern_registers_raise<CONSUMER_REGISTERS>();
         const worker self = find_worker(args);
         stream ahead = start_stream(args, self, shared); /* before all else: nobody but the warp waits for its weights */
         __syncthreads();
-        tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, self, ahead, shared);
     }
 }
