@@ -3,8 +3,8 @@
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N * WARPS_K warpgroups multiply and one copies.
  *
- * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. One or two warps bring weights by cp.async, one of
- * them x by tensor copies, and the others turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. Two warps bring weights by cp.async, one of
+ * them x by tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
  * 16-byte loads. While one half of a k tile multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
@@ -64,8 +64,7 @@ constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPGROUPS + TERN_TENSOR_MAP - 1) 
 constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
 static_assert(!PAIR || (CLUSTER_K == 1 && WARPS_K == 1), "a pair splits K of one row block only");
-static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
-static_assert(CLUSTER <= 2, "sums come from one other CTA");
+static_assert(CLUSTER <= 2 && BLOCK_M % (16 * CLUSTER_K) == 0, "two blocks of a cluster own equally many 16 rows of x");
 static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K,
               "each part has stages of its own: one to use, one to wait for");
 static_assert((WARPS_K - 1) * BLOCKS * 256 * BLOCK_M <= SIDE_AT, "sums of parts fit in the rings of x and codes");
@@ -119,16 +118,13 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producers: four warps ---- */
-
-/* Of the four producing warps those that copy; the others turn x. One is enough for few row blocks, whose x is then the more work. */
-constexpr int COPIERS = BLOCKS > 4 ? 2 : 1, TURNERS = 4 - COPIERS;
+/* ---- producers: two warps copy, two turn x ---- */
 typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
 
-/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: the warp's share of their codes, and beside them
- * scales and zeros (SIDES), the slice of x (X), or both. The CTA's first codes are on their way before anything else, the barriers too,
- * is ready: then `started` is false, and becomes true. */
-template <bool SIDES, bool X>
+/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: half of their codes, and beside them either
+ * the slice of x or scales and zeros. The CTA's first codes are on their way before anything else, the barriers too, is ready: then
+ * `started` is false, and becomes true. */
+template <bool X>
 __device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
                                             const unsigned char *map, unsigned char *shared, tern_ring &fill,
                                             bool &started) {
@@ -143,9 +139,9 @@ __device__ __forceinline__ void copy_stages(const tern_args &args, const worker 
         const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
         if (started)
             tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        tern_copy_codes<TILE_BYTES, 4 / COPIERS>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES,
-                                                 row_bytes, begin, end, SIDES ? 0 : 2, self.lane);
-        if (GROUPED && SIDES)
+        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES, row_bytes,
+                                    begin, end, X ? 2 : 0, self.lane);
+        if (GROUPED && !X)
             side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
         if (!started) {
             __syncthreads();
@@ -162,7 +158,7 @@ __device__ __forceinline__ void copy_stages(const tern_args &args, const worker 
 }
 
 /* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
-enum role { COPY_SIDES, COPY_X, COPY, TURN };
+enum role { SIDES, X, TURN };
 template <role ROLE>
 __device__ __forceinline__ void produce(const tern_args &args, const worker &self, const unsigned char *map,
                                         unsigned char *shared, bool started) {
@@ -172,15 +168,15 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         if (CLUSTER > 1)
             tern_cluster_arrive();
         if (ROLE == TURN)
-            tern_slices_turn<STAGES, BLOCK_M, TURNERS>(shared, shared + BARRIERS_AT, self.warp - COPIERS,
-                                                       self.k_end - self.k_begin, fill, self.lane);
+            tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
+                                              self.lane);
         else
-            copy_stages<ROLE != COPY_X, ROLE != COPY_SIDES>(args, self, sweep, map, shared, fill, started);
+            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill, started);
         if (!started) /* no k tiles */
             __syncthreads();
         started = true;
         __syncwarp();
-        if (WARPS_K > 1)
+        if (WARPS_K > 1 || (share::divides && find_share(sweep, self).divided()))
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
         if (CLUSTER > 1)
             tern_cluster_wait();
@@ -202,6 +198,7 @@ struct consumer {
     int sums_parity;           /* of the barrier of sums */
     int codes_at, side_at;     /* bytes of this lane's codes and scales in stage 0, row block 0, */
     int codes_step, side_step; /* and from one row block to the next */
+    int codes_last, side_last; /* and further to the last one, where that is another warpgroup's too */
 };
 
 typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
@@ -210,9 +207,10 @@ constexpr int BLOCK_CODES = WARPS_N * 4 * TILE_BYTES, BLOCK_SIDE = WARPS_N * 4 *
 
 /* Loads what the decoding of the chunk of row block b from k-step `step` on needs. */
 __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char *shared, int lane, int k_tile, int b,
-                                           int step) {
+                                           bool last, int step) {
     constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8; /* k-steps that 16 bytes of a lane last for */
-    const unsigned char *codes = shared + state.codes_at + state.ring.stage * CODE_BYTES + b * state.codes_step;
+    const unsigned char *codes =
+        shared + state.codes_at + state.ring.stage * CODE_BYTES + b * state.codes_step + (last ? state.codes_last : 0);
 #pragma unroll
     for (int s = step; s < step + CHUNK; s++) {
         if (s % STEPS_A_LOAD != 0)
@@ -228,7 +226,8 @@ __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char 
     }
     if (!GROUPED || step * 16 % groups::scale_k != 0)
         return;
-    const unsigned char *side = shared + state.side_at + state.ring.stage * SIDE_BYTES + b * state.side_step;
+    const unsigned char *side =
+        shared + state.side_at + state.ring.stage * SIDE_BYTES + b * state.side_step + (last ? state.side_last : 0);
 #pragma unroll
     for (int span = 0; span < SPANS; span++) {
         const int slot = groups::slot(k_tile, step / 2 + span * groups::scale_k / 32);
@@ -293,9 +292,9 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
     fragments a[CHUNKS];
     int released = -1; /* stage to give back when its last products are done */
     await_stage(state, shared);
-    load_chunk(state, shared, self.lane, k_tile, 0, 0);
+    load_chunk(state, shared, self.lane, k_tile, 0, ACTIVE == 1, 0);
     decode_chunk(state, 0, 0, a[0]);
-    load_chunk(state, shared, self.lane, k_tile, 0, CHUNK);
+    load_chunk(state, shared, self.lane, k_tile, 0, ACTIVE == 1, CHUNK);
     unsigned x = slice_start(shared, state.ring.stage), x_next = 0;
     for (int i = 0; i < count; i++) {
         const bool more = i + 1 < count;
@@ -310,7 +309,8 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
             if (u == CHUNKS - 2)           /* and so is the stage before */
                 release(shared, released, self.lane);
             if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
-                scale = tern_shared_load_4(side + b * state.side_step + 32 * groups::slot(k_tile, step / 2));
+                scale = tern_shared_load_4(side + b * state.side_step + (b + 1 == ACTIVE ? state.side_last : 0) +
+                                           32 * groups::slot(k_tile, step / 2));
             if (next < UNITS || more)
                 decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
             if (after == UNITS && more) {
@@ -320,7 +320,7 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
             }
             if (after < UNITS || more)
                 load_chunk(state, shared, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
-                           after % CHUNKS * CHUNK);
+                           after / CHUNKS % ACTIVE + 1 == ACTIVE, after % CHUNKS * CHUNK);
             if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 tern_wgmma_add_scaled(state.sum[b], state.part, __half22float2(tern_as_half2(scale)));
@@ -338,27 +338,20 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
     tern_ring_advance<STAGES, WARPS_K>(state.ring);
 }
 
-/* Gives back `count` stages without work for this warp. */
-__device__ __forceinline__ void skip_stages(const worker &self, consumer &state, unsigned char *shared, int count) {
-#pragma unroll 1
-    for (int i = 0; i < count; i++) {
-        await_stage(state, shared);
-        release(shared, state.ring.stage, self.lane);
-        tern_ring_advance<STAGES, WARPS_K>(state.ring);
-    }
-}
-
-/* The form of multiply_tile for `active` row blocks, which may be none. */
+/* The form of multiply_tile for `active` row blocks, which may be none: then the stages are given back. */
 template <int ACTIVE>
 __device__ __forceinline__ void multiply_active(const worker &self, consumer &state, unsigned char *shared, int k_tile,
                                                 int count, int active) {
     if constexpr (ACTIVE > 0) {
         if (active == ACTIVE)
-            multiply_tile<ACTIVE>(self, state, shared, k_tile, count);
-        else
-            multiply_active<ACTIVE - 1>(self, state, shared, k_tile, count, active);
-    } else {
-        skip_stages(self, state, shared, count);
+            return multiply_tile<ACTIVE>(self, state, shared, k_tile, count);
+        return multiply_active<ACTIVE - 1>(self, state, shared, k_tile, count, active);
+    }
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        await_stage(state, shared);
+        release(shared, state.ring.stage, self.lane);
+        tern_ring_advance<STAGES, WARPS_K>(state.ring);
     }
 }
 
@@ -374,7 +367,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
     }
-    const int tile = mine.place(self.n, 0) * 4 + self.warp, back = PAIR && self.rank == 1 ? -1 : 1;
+    const int back = PAIR && self.rank == 1 ? -1 : 1;
+    const int tile = (back < 0 ? mine.blocks - 1 - self.n : self.n) * 4 + self.warp; /* may lie outside, if it only helps */
     state.codes_at = tern_kept(CODES_AT + tile * TILE_BYTES + 16 * self.lane);
     state.side_at = tern_kept(SIDE_AT + tile * TILE_SIDE + 4 * (self.lane / 4));
     state.codes_step = back * BLOCK_CODES, state.side_step = back * BLOCK_SIDE;
@@ -385,10 +379,10 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 /* Row blocks of the warpgroup that it stores: those that take k tiles in turn divide theirs. */
 constexpr int STORED = (ROW_BLOCKS + WARPS_K - 1) / WARPS_K;
 __device__ __forceinline__ int stored_blocks(const share &mine, const worker &self) {
-    return tern_parts_share<WARPS_K>(mine.own(self.n), self.part);
+    return tern_parts_share<WARPS_K>(mine.summed(self.n), self.part);
 }
 
-/* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn meet in the ring, which is idle.
+/* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn, or helped, meet in the ring, which is idle.
  * Of a pair, rank 0 gets the shared row block, the warpgroup's last. */
 __device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
     if (WARPS_K > 1) {
@@ -396,6 +390,12 @@ __device__ __forceinline__ void add_up(const share &mine, const worker &self, co
                                            self.part, mine.own(self.n), PARTS);
         tern_fence_async();
         tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+    if (share::divides && mine.divided()) {
+        tern_helpers_sum<CONSUMERS>(state.sum, shared, mine.own(self.n) - 1, self.n, mine.helps(self.n), mine.helps(1),
+                                    PARTS);
+        tern_fence_async();
+        tern_block_arrive(ALL_THREADS, THREADS);
     }
     if (CLUSTER > 1) {
         const int blocks = stored_blocks(mine, self), first = !PAIR ? 0 : mine.has_half(self.n) ? blocks - 1 : blocks;
@@ -418,26 +418,26 @@ __device__ __forceinline__ void store_sums(const tern_args &args, long long x_ro
         self.row_tiles, state.sum);
 }
 
-/* All k tiles that are the warpgroup's. Where it has the shared row block, one half of K comes without it. */
+/* All k tiles that are the warpgroup's. It may have its last row block in some of them only. */
 __device__ __forceinline__ void multiply(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    const int active = mine.own(self.n), count = self.k_end - self.k_begin, split = mine.has_half(self.n) ? mine.half : 0;
-    if (WARPS_K > 1) {
-        const tern_ring begin = state.ring;
+    const int own = mine.own(self.n), count = self.k_end - self.k_begin;
+    const typename share::range last = mine.last(self.n, count);
+    const int off = mine.helps(self.n) ? self.n * (PAIR && self.rank == 1 ? 4 : -4) : 0; /* tiles */
+    const tern_ring first = state.ring;
+    if (WARPS_K > 1)
         tern_ring_skip<STAGES>(state.ring, self.part);
-        if (self.part < count)
-            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + self.part,
-                                        (count - self.part + WARPS_K - 1) / WARPS_K, active);
-        state.ring = begin;
-        tern_ring_skip<STAGES>(state.ring, count);
-        return;
-    }
 #pragma unroll 1
-    for (int segment = split > 0 ? 0 : 1; segment < 2; segment++) {
-        const int begin = segment * split, end = segment == 0 ? split : count;
-        const int without = split > 0 && segment != self.rank ? 1 : 0;
+    for (int segment = WARPS_K > 1 ? 1 : 0; segment < (WARPS_K > 1 ? 2 : 3); segment++) {
+        const int begin = (segment == 0 ? 0 : segment == 1 ? last.begin : last.end) + self.part;
+        const int end = segment == 0 ? last.begin : segment == 1 ? last.end : count;
+        state.codes_last = segment == 1 ? off * TILE_BYTES : 0, state.side_last = segment == 1 ? off * TILE_SIDE : 0;
         if (begin < end)
-            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + begin, end - begin,
-                                        active > without ? active - without : 0);
+            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + begin, (end - begin + WARPS_K - 1) / WARPS_K,
+                                        segment == 1 || own == 0 ? own : own - 1);
+    }
+    if (WARPS_K > 1) {
+        state.ring = first;
+        tern_ring_skip<STAGES>(state.ring, count);
     }
 }
 
@@ -463,7 +463,7 @@ __device__ __forceinline__ void start_barriers(const worker &self, unsigned char
     static_assert(STAGES <= 32, "a lane each");
     if (self.lane < STAGES) {
         unsigned char *barriers = shared + BARRIERS_AT + self.lane * TERN_SLICE_BARRIERS;
-        tern_barriers_init(barriers + TERN_FULL, 1, 32 * COPIERS + TERN_WARP_ARRIVALS); /* weights by each lane, x */
+        tern_barriers_init(barriers + TERN_FULL, 1, 64 + TERN_WARP_ARRIVALS);           /* weights by each lane, x */
         tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS); /* of one part */
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
@@ -481,13 +481,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const s
         const worker self = find_worker(args);
         unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
         if (self.warp == 0)
-            produce<COPIERS == 1 ? COPY : COPY_SIDES>(args, self, map, shared, false);
-        else if (self.warp < COPIERS)
-            produce<COPY_X>(args, self, map, shared, false);
+            produce<SIDES>(args, self, map, shared, false);
+        else if (self.warp == 1)
+            produce<X>(args, self, map, shared, false);
         else {
             if (self.warp == 2)
                 start_barriers(self, shared);
-            else if (self.warp == 3)
+            else
                 tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
             __syncthreads();
             produce<TURN>(args, self, map, shared, true);

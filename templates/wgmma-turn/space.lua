@@ -81,22 +81,18 @@ local function shape_rule(p, problem, gpu)
 end
 
 -- The ring: as many stages as shared memory holds.
-local stages = { 3, 4, 6, 8, 9, 10, 12, 16 }
+local stages = { 4, 6, 8, 10, 12, 16 } -- two warps take turns at them
 local function ring_rule(p, problem, gpu)
     local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K - 256
         - (2 * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
     end
-    local turners = p.WARPS_N * p.ROW_BLOCKS > 4 and 2 or 3
-    local function shared(count)
-        return count % p.WARPS_K == 0 and count % turners == 0
-    end
-    if not shared(p.STAGES) or p.STAGES < 2 * p.WARPS_K then
+    if p.STAGES % p.WARPS_K ~= 0 or p.STAGES < 2 * p.WARPS_K then
         return "what takes turns at stages has stages of its own; a warpgroup one to use and one to wait for"
     end
     for _, more in ipairs(stages) do
-        if more > p.STAGES and shared(more) and more * stage <= room then
+        if more > p.STAGES and more % p.WARPS_K == 0 and more * stage <= room then
             return "a deeper ring fits"
         end
     end
@@ -111,7 +107,7 @@ local share = "ceil_div(ceil_div(M,BLOCK_M)*ceil_div(N,64),max(SMS/" .. cluster 
 local busiest = "16*BLOCK_M*(3*" .. share .. "+WARPS_N*ceil_div(" .. share .. ",WARPS_N))/" .. cluster
 
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 3,
+local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 4,
     SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
 
 local function is_default(p)

@@ -33,22 +33,22 @@ template <int ROWS> __device__ __forceinline__ void tern_slice_turn(unsigned cha
     }
 }
 
-// Warp `first` of TURNERS that turn `count` slices of a ring by turns, as they land, and make them known to the tensor cores. Each has
-// stages of its own: a barrier knows the parity of its phase, no more, so a warp that came to a stage in another's place, a lap ahead of
-// it, would take the phase before its own for it.
-template <int STAGES, int ROWS, int TURNERS>
+// One of two warps, `first` is 0 or 1, that turn every second of `count` slices of a ring as they land, and make them known to the
+// tensor cores. STAGES must be even: a barrier knows the parity of its phase, no more, so a warp that came to a stage in the
+// other's place, a lap ahead of it, would take the phase before its own for it.
+template <int STAGES, int ROWS>
 __device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned char *barriers, int first, int count,
                                                  tern_ring &fill, int lane) {
-    static_assert(STAGES % TURNERS == 0, "each warp has stages of its own");
+    static_assert(STAGES % 2 == 0, "each warp has stages of its own");
     tern_ring at = fill;
     tern_ring_skip<STAGES>(at, first);
 #pragma unroll 1
-    for (int i = first; i < count; i += TURNERS) {
+    for (int i = first; i < count; i += 2) {
         tern_barrier_wait(tern_slice_barrier_of(barriers, at.stage, TERN_LANDED), at.parity ^ 1);
         tern_slice_turn<ROWS>(ring + at.stage * (ROWS * 256), lane);
         tern_fence_async();
         tern_warp_arrive(tern_slice_barrier_of(barriers, at.stage, TERN_FULL), lane);
-        tern_ring_advance<STAGES, TURNERS>(at);
+        tern_ring_advance<STAGES, 2>(at);
     }
     tern_ring_skip<STAGES>(fill, count);
 }

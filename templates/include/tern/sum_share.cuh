@@ -13,6 +13,10 @@ __device__ __forceinline__ void tern_add_four(float *sum, const unsigned char *s
     sum[0] = four[0], sum[1] = four[1], sum[2] = four[2], sum[3] = four[3];
 }
 
+__device__ __forceinline__ uint4 tern_four_bits(const float *sum) {
+    return uint4{__float_as_uint(sum[0]), __float_as_uint(sum[1]), __float_as_uint(sum[2]), __float_as_uint(sum[3])};
+}
+
 // How many of `own` row blocks part `part` of PARTS stores: part, part + PARTS, ...
 template <int PARTS> __device__ __forceinline__ int tern_parts_share(int own, int part) {
     return PARTS == 1 ? own : (own - part + PARTS - 1) / PARTS;
@@ -32,11 +36,9 @@ __device__ __forceinline__ void tern_parts_sum(float (&sum)[ROW_BLOCKS][COUNT], 
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             const int sender = part - (part > b % PARTS ? 1 : 0);
-            const float *d = &sum[b][4 * i];
             if (b < own && b % PARTS != part)
-                tern_shared_store_16(
-                    slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i),
-                    uint4{__float_as_uint(d[0]), __float_as_uint(d[1]), __float_as_uint(d[2]), __float_as_uint(d[3])});
+                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((b * OTHERS + sender) * QUADS + i),
+                                     tern_four_bits(&sum[b][4 * i]));
         }
     tern_block_sync(barrier, THREADS);
 #pragma unroll
@@ -55,6 +57,32 @@ __device__ __forceinline__ void tern_parts_sum(float (&sum)[ROW_BLOCKS][COUNT], 
                               slots +
                                   16 * TERN_WARPGROUP * (((j * PARTS + part) * OTHERS + i % OTHERS) * QUADS + i / OTHERS));
     }
+}
+
+// Of three warpgroups n that have parts of K of a row block, their last-th: 1 and 2 give their sums of it, where they help, to 0, through `slots`
+// (2 * COUNT * 512 bytes), which may be in use until named barrier `barrier` of THREADS is passed; it is passed twice.
+template <int THREADS, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ void tern_helpers_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *slots, int last, int n,
+                                                 bool helps, bool first_helps, int barrier) {
+    slots += 16 * ((int)threadIdx.x % TERN_WARPGROUP);
+    tern_block_sync(barrier, THREADS);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; i++)
+            if (helps && b == last)
+                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((n - 1) * (COUNT / 4) + i),
+                                     tern_four_bits(&sum[b][4 * i]));
+    tern_block_sync(barrier, THREADS);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++)
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; i++)
+            if (n == 0 && b == last) {
+                if (first_helps)
+                    tern_add_four(&sum[b][4 * i], slots + 16 * TERN_WARPGROUP * i);
+                tern_add_four(&sum[b][4 * i], slots + 16 * TERN_WARPGROUP * (COUNT / 4 + i));
+            }
 }
 
 // Two blocks of a cluster that split K: block `rank` gets its half of the sums of each row block first .. end - 1, in `sum` where they are,

@@ -8,9 +8,9 @@
 #include "tern/memory.cuh"
 
 // Codes of row tiles begin (a multiple of 4) .. end - 1, TILE_BYTES each, which lie `row_bytes` apart; `codes` is the k tile of row
-// tile 0. They go one behind the other to `to`. Of every four row tiles the warp copies TILES from `own` on. A short loop: the warp that
-// runs it is behind those that multiply in everything, and a block begins with it, when instructions are cold.
-template <int TILE_BYTES, int TILES>
+// tile 0. They go one behind the other to `to`. One of two warps, which copies two of every four row tiles, from `own` on: 0 or 2. A short
+// loop: the warp that runs it is behind those that multiply in everything, and a block begins with it, when instructions are cold.
+template <int TILE_BYTES>
 __device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigned char *codes, unsigned row_bytes, int begin,
                                                 int end, int own, int lane) {
     const unsigned char *from = codes + (unsigned long long)row_bytes * (unsigned)(begin + own) + 16 * lane;
@@ -18,11 +18,11 @@ __device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigne
 #pragma unroll 1
     for (int tile = begin + own; tile < end; tile += 4, from += 4ULL * row_bytes, to += 4 * TILE_BYTES)
 #pragma unroll
-        for (int at = 0; at < TILE_BYTES; at += 512)
-#pragma unroll
-            for (int i = 0; i < TILES; i++)
-                tern_cp_async_if<16>(to + i * TILE_BYTES + at, from + (unsigned long long)row_bytes * (unsigned)i + at, true,
-                                     at + 16 * lane < TILE_BYTES && tile + i < end);
+        for (int at = 0; at < TILE_BYTES; at += 512) {
+            const bool inside = at + 16 * lane < TILE_BYTES;
+            tern_cp_async_if<16>(to + at, from + at, true, inside);
+            tern_cp_async_if<16>(to + TILE_BYTES + at, from + row_bytes + at, true, inside && tile + 1 < end);
+        }
 }
 
 // Scales and zero points: of each row tile 32 bytes a group of scales, then 16 a group of zeros, for the groups that a k tile
