@@ -41,7 +41,8 @@ local function register_rule(p, problem)
         sums = sums + 1
     end
     local zeros = problem.sym and 0 or 4
-    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 12 > budget then
+    local turns = p.WARPS_K > 1 and 8 or 0
+    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + turns + 12 > budget then
         return "registers"
     end
 end
