@@ -53,18 +53,15 @@ constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
 constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
 constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
+constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs */
 /* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
 constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
 
-/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
- * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (WARPGROUPS + 1) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPGROUPS + 1) - PRODUCER_REGISTERS) / WARPGROUPS / 8 * 8;
-constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56,
+              CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
-static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
+static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
@@ -128,14 +125,16 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
 
 /* ---- x: three warps ---- */
 
-/* A step brings a slice to each part of K, where it still has one. */
+/* A step brings a slice to each part of K, where it still has one. The first is on its way before the block has met: then `started` is
+ * false, and becomes true. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
-                                       tern_ring &fill, int thread) {
+                                       tern_ring &fill, int thread, bool &started) {
     const long long left = args.m - x_row - thread / 16;
     const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
     const unsigned short *x = static_cast<const unsigned short *>(args.x) + (x_row + thread / 16) * args.k + column;
     for (int step = 0; step < self.steps; step++) {
-        tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
+        if (started)
+            tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
 #pragma unroll
         for (int part = 0; part < WARPS_K; part++) {
             const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
@@ -145,6 +144,9 @@ __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self
             tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
                                                         x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
         }
+        if (!started)
+            __syncthreads();
+        started = true;
         tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_LANDED));
         tern_ring_advance<STAGES>(fill);
     }
@@ -155,15 +157,25 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const int thread = (int)threadIdx.x - CONSUMERS, warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
     tern_sweep sweep = start_sweep(args);
+    if (thread < STAGES)
+        tern_slice_init(shared + BARRIERS_AT, thread, 1, 4 * WARPGROUPS);
+    if (CLUSTER_K > 1 && thread == STAGES)
+        tern_barrier_init(shared + SUM_BARRIER_AT, 1);
+    bool started = warp == 0 || warp == 3;
+    if (started)
+        __syncthreads();
     while (next_tile(sweep)) {
         if (warp == 0)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
         else if (warp < 3)
-            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32);
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32, started);
+        if (!started) /* no k tiles */
+            __syncthreads();
+        started = true;
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum */
-            tern_cluster_sync();
-            tern_cluster_sync();
+        if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum_sent */
+            tern_cluster_arrive();
+            tern_cluster_wait();
         }
         if (PARTS > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -271,6 +283,7 @@ struct consumer {
     tern_ring x;                  /* slice that comes next */
     const unsigned char *weights; /* slot at hand */
     int released;                 /* stage to give back when its last products are done, or -1 */
+    int sums_parity;              /* of the barrier of sums from other CTAs */
 };
 
 typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
@@ -411,12 +424,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
-        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
-            const int tile = own_tile(sweep, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
-            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
-        }
+        if (!GROUPED && HAS_ZEROS)
+            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(sweep, self, b), self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
@@ -431,11 +440,13 @@ __device__ __forceinline__ void add_up(const worker &self, consumer &state, unsi
         tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS);
     if (CLUSTER_K > 1) {
         if (self.part == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, self.rank);
+            tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT,
+                                                                       state.sums_parity, self.rank);
         else {
-            tern_cluster_sync();
-            tern_cluster_sync();
+            tern_cluster_arrive();
+            tern_cluster_wait();
         }
+        state.sums_parity ^= 1;
     }
     if (PARTS > 1)
         tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -447,14 +458,8 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
     const long long x_row = (long long)sweep.tile_m * BLOCK_M;
     const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= active)
-            break;
-        const int tile = own_tile(sweep, self, b);
-        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
-    }
+    tern_store_blocks<CLUSTER_K, ROW_BLOCKS, !GROUPED>(
+        args, to, active, [&](int b) { return own_tile(sweep, self, b); }, self.row_tiles, state.sum);
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
@@ -464,6 +469,7 @@ __device__ __forceinline__ void consume(const tern_args &args, const worker &sel
     state.weights = weight_ring(shared) + ahead.slot;
     await_weights();
     state.released = -1;
+    state.sums_parity = 0;
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
         const int length = self.k_end - self.k_begin, active = own_blocks(sweep, self);
@@ -482,17 +488,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
-        const int stage = (int)threadIdx.x - CONSUMERS;
-        if (stage < STAGES)
-            tern_slice_init(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS);
-        __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared);
     } else {
-        const worker self = find_worker(args);
-        __syncthreads(); /* before the first weights, since x waits here too */
         tern_registers_raise<CONSUMER_REGISTERS>();
-        stream ahead = start_stream(args, self, shared);
+        const worker self = find_worker(args);
+        stream ahead = start_stream(args, self, shared); /* before all else: nobody but the warp waits for its weights */
+        __syncthreads();
         consume(args, self, ahead, shared);
     }
 }

@@ -1,15 +1,16 @@
 /* wgmma-turn: y[M,N] = x[M,K] * W[N,K]^T for M = 16 to 64 and large N on Hopper: quantised W, fp32 accumulation.
  *
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
- * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N warpgroups multiply and one copies.
+ * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N * WARPS_K warpgroups multiply and one copies.
  *
- * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. One warp brings weights by cp.async, one x by
- * tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA. Two warps bring weights by cp.async, one of
+ * them x by tensor copies, and two turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain
  * 16-byte loads. While one half of a k tile multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
  *   WARPS_N         warpgroups side by side along N
+ *   WARPS_K         as many times so many take k tiles in turn, and divide the row blocks when their sums have met
  *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
  *   PAIR            1: two CTAs of a cluster share an odd row block, half of K each; 0: whole row blocks
@@ -21,19 +22,18 @@
  * order: results do not depend on timing.
  * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
 #include "tern/abi.h"
-#include "tern/cluster_sum.cuh"
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
-#include "tern/part_sum.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/slice_turn.cuh"
+#include "tern/sum_share.cuh"
 #include "tern/sweep.cuh"
 #include "tern/weight_copy.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_store.cuh"
 
-constexpr int CONSUMERS = TERN_WARPGROUP * WARPS_N, THREADS = CONSUMERS + TERN_WARPGROUP;
+constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS, THREADS = CONSUMERS + TERN_WARPGROUP;
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a CTA has at most, */
 constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
 constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = PAIR ? 2 * BLOCKS - 1 : BLOCKS; /* of a tile of the sweep */
@@ -44,7 +44,7 @@ constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
  * a k tile has chunks. */
 constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN_TILE_STEPS / CHUNK;
 
-/* Shared memory: [x ring][code ring][ring of scales and zeros][output slots][sums of half a row block][barriers]
+/* Shared memory: [x ring][code ring][ring of scales and zeros][output slots][sums from the other CTA][barriers: ring, sums]
  * [tensor map]; bytes of one stage. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes, CODE_BYTES = CTA_TILES * TILE_BYTES;
@@ -53,41 +53,41 @@ constexpr int TILE_SIDE = tern_side_copies<groups, HAS_ZEROS, CTA_TILES>::tile_b
 constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SIDE_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES;
-constexpr int HALF_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
-constexpr int BARRIERS_AT = HALF_AT + (PAIR ? 2 * BLOCK_M * TERN_WARPGROUP : 0);
-constexpr int MAP_AT =
-    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
-/* fp32 sums of the other CTAs meet in the ring of x, which is idle then. */
-constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
+constexpr int SUMS_AT = OUTPUT_AT + 4 * WARPGROUPS * TERN_STORE_SLOT;
+/* fp32 sums of a thread that come from the other CTA: of half a row block, or the part of each that this CTA stores. */
+constexpr int SUMS = CLUSTER == 1 ? 0 : BLOCK_M / 2 / CLUSTER_K;
+constexpr int SUMS_BYTES = 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BLOCKS);
+constexpr int BARRIERS_AT = SUMS_AT + SUMS_BYTES;
+constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
+constexpr int MAP_AT = (SUM_BARRIERS_AT + 8 * WARPGROUPS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
-/* Registers a thread: launched with ENTRY each (a quarter of the warps share a quarter of the registers); consumers take what
- * the others give. */
-constexpr int ENTRY_REGISTERS = 512 / (WARPS_N + 1) / 8 * 8;
-constexpr int PRODUCER_REGISTERS = 72;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (WARPS_N + 1) - PRODUCER_REGISTERS) / WARPS_N / 8 * 8;
-constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
+constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
-static_assert(!PAIR || CLUSTER_K == 1, "a pair splits K of one row block only");
-static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
-static_assert(CLUSTER_SUMS <= CODES_AT, "sums fit in the ring of x");
+static_assert(!PAIR || (CLUSTER_K == 1 && WARPS_K == 1), "a pair splits K of one row block only");
+static_assert(CLUSTER <= 2 && BLOCK_M % (16 * CLUSTER_K) == 0, "two blocks of a cluster own equally many 16 rows of x");
+static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K,
+              "each part has stages of its own: one to use, one to wait for");
+static_assert((WARPS_K - 1) * BLOCKS * 256 * BLOCK_M <= SIDE_AT, "sums of parts fit in the rings of x and codes");
 
-enum { ALL_THREADS = 1, OUTPUT = 2 }; /* named barriers; OUTPUT one for each WARPS_N */
+enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each warpgroup */
 
 /* ---- who works on what ---- */
 
 /* What a warp is and which k tiles its CTA has; the same for all tiles. */
 struct worker {
-    int lane, warp, n;      /* warp within its warpgroup, and place of that along N */
-    int row_tiles, k_tiles; /* of W */
-    int k_begin, k_end;     /* k tiles of the CTA */
-    int rank;               /* of the CTA in its cluster */
+    int lane, warp, n, part; /* warp within its warpgroup, and place of that along N, and in the turn of k tiles */
+    int row_tiles, k_tiles;  /* of W */
+    int k_begin, k_end;      /* k tiles of the CTA */
+    int rank;                /* of the CTA in its cluster */
 };
 
 __device__ __forceinline__ worker find_worker(const tern_args &args) {
     worker self;
     self.lane = (int)threadIdx.x % 32;
     self.warp = (int)threadIdx.x / 32 % 4;
-    self.n = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.n = WARPS_K > 1 ? warpgroup % WARPS_N : warpgroup;
+    self.part = WARPS_K > 1 ? warpgroup / WARPS_N : 0;
     self.row_tiles = (int)((args.n + 15) / 16);
     self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     self.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -118,56 +118,68 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producers: one warp for weights, three for x ---- */
-
+/* ---- producers: two warps copy, two turn x ---- */
 typedef struct tern_side_copies<groups, HAS_ZEROS, CTA_TILES> side_copies;
 
-/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there. */
-__device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, const tern_sweep &sweep,
-                                             unsigned char *shared, tern_ring &fill) {
+/* The k tiles of a tile, of each the row tiles that lie in W and are this CTA's there: half of their codes, and beside them either
+ * the slice of x or scales and zeros. The CTA's first codes are on their way before anything else, the barriers too, is ready: then
+ * `started` is false, and becomes true. */
+template <bool X>
+__device__ __forceinline__ void copy_stages(const tern_args &args, const worker &self, const tern_sweep &sweep,
+                                            const unsigned char *map, unsigned char *shared, tern_ring &fill,
+                                            bool &started) {
     const share mine = find_share(sweep, self);
     const int first = 4 * mine.first, in_w = self.row_tiles - first, tiles = 4 * mine.blocks < in_w ? 4 * mine.blocks : in_w;
-    const long long row_bytes = (long long)self.k_tiles * TILE_BYTES;
-    const unsigned char *codes = static_cast<const unsigned char *>(args.codes) + first * row_bytes;
+    const unsigned row_bytes = (unsigned)self.k_tiles * TILE_BYTES;
+    const unsigned char *codes =
+        static_cast<const unsigned char *>(args.codes) + (unsigned long long)row_bytes * (unsigned)first;
     const side_copies side = side_copies::find(args, first, self.lane);
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         const int begin = mine.begin(k_tile), end = mine.end(k_tile, tiles);
-        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + (long long)k_tile * TILE_BYTES,
-                                    row_bytes, begin, end, self.lane);
-        if (GROUPED)
+        if (started)
+            tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
+        tern_copy_codes<TILE_BYTES>(shared + CODES_AT + fill.stage * CODE_BYTES, codes + k_tile * TILE_BYTES, row_bytes,
+                                    begin, end, X ? 2 : 0, self.lane);
+        if (GROUPED && !X)
             side.copy(args, shared + SIDE_AT + fill.stage * SIDE_BYTES, k_tile, begin, end);
+        if (!started) {
+            __syncthreads();
+            if (X)
+                tern_tensor_map_acquire(map);
+        }
+        started = true;
+        if (X)
+            tern_slice_box<X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M, k_tile,
+                                                 fill, self.lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
 
 /* What a producing warp does. Each has the loop for itself, so that it keeps in its few registers what it needs. */
-enum role { WEIGHTS, X, TURN };
+enum role { SIDES, X, TURN };
 template <role ROLE>
-__device__ __forceinline__ void produce(const tern_args &args, const worker &self, unsigned char *shared) {
-    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
-    if (ROLE == X)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+__device__ __forceinline__ void produce(const tern_args &args, const worker &self, const unsigned char *map,
+                                        unsigned char *shared, bool started) {
     tern_ring fill = {0, 1};
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
-        if (ROLE == WEIGHTS)
-            copy_weights(args, self, sweep, shared, fill);
-        if (ROLE == X)
-            tern_slices_box<STAGES, X_BYTES, TERN_LANDED>(shared, shared + BARRIERS_AT, map, (int)sweep.tile_m * BLOCK_M,
-                                                          self.k_begin, self.k_end, fill, self.lane);
+        if (CLUSTER > 1)
+            tern_cluster_arrive();
         if (ROLE == TURN)
             tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, self.k_end - self.k_begin, fill,
                                               self.lane);
+        else
+            copy_stages<ROLE == X>(args, self, sweep, map, shared, fill, started);
+        if (!started) /* no k tiles */
+            __syncthreads();
+        started = true;
         __syncwarp();
-        if (CLUSTER > 1) { /* the barriers of add_up */
-            tern_cluster_sync();
-            tern_cluster_sync();
-        }
-        if (CLUSTER_K > 1)
+        if (WARPS_K > 1 || (share::divides && find_share(sweep, self).divided()))
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+        if (CLUSTER > 1)
+            tern_cluster_wait();
     }
 }
 
@@ -183,8 +195,10 @@ struct consumer {
     unsigned scales[SPANS], zeros[SPANS];    /* (row g, row g + 8) of the chunk; binary16, bytes */
     tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
     tern_ring ring;            /* stage that comes next */
+    int sums_parity;           /* of the barrier of sums */
     int codes_at, side_at;     /* bytes of this lane's codes and scales in stage 0, row block 0, */
     int codes_step, side_step; /* and from one row block to the next */
+    int codes_last, side_last; /* and further to the last one, where that is another warpgroup's too */
 };
 
 typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
@@ -193,9 +207,10 @@ constexpr int BLOCK_CODES = WARPS_N * 4 * TILE_BYTES, BLOCK_SIDE = WARPS_N * 4 *
 
 /* Loads what the decoding of the chunk of row block b from k-step `step` on needs. */
 __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char *shared, int lane, int k_tile, int b,
-                                           int step) {
+                                           bool last, int step) {
     constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8; /* k-steps that 16 bytes of a lane last for */
-    const unsigned char *codes = shared + state.codes_at + state.ring.stage * CODE_BYTES + b * state.codes_step;
+    const unsigned char *codes =
+        shared + state.codes_at + state.ring.stage * CODE_BYTES + b * state.codes_step + (last ? state.codes_last : 0);
 #pragma unroll
     for (int s = step; s < step + CHUNK; s++) {
         if (s % STEPS_A_LOAD != 0)
@@ -211,7 +226,8 @@ __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char 
     }
     if (!GROUPED || step * 16 % groups::scale_k != 0)
         return;
-    const unsigned char *side = shared + state.side_at + state.ring.stage * SIDE_BYTES + b * state.side_step;
+    const unsigned char *side =
+        shared + state.side_at + state.ring.stage * SIDE_BYTES + b * state.side_step + (last ? state.side_last : 0);
 #pragma unroll
     for (int span = 0; span < SPANS; span++) {
         const int slot = groups::slot(k_tile, step / 2 + span * groups::scale_k / 32);
@@ -276,9 +292,9 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
     fragments a[CHUNKS];
     int released = -1; /* stage to give back when its last products are done */
     await_stage(state, shared);
-    load_chunk(state, shared, self.lane, k_tile, 0, 0);
+    load_chunk(state, shared, self.lane, k_tile, 0, ACTIVE == 1, 0);
     decode_chunk(state, 0, 0, a[0]);
-    load_chunk(state, shared, self.lane, k_tile, 0, CHUNK);
+    load_chunk(state, shared, self.lane, k_tile, 0, ACTIVE == 1, CHUNK);
     unsigned x = slice_start(shared, state.ring.stage), x_next = 0;
     for (int i = 0; i < count; i++) {
         const bool more = i + 1 < count;
@@ -293,17 +309,18 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
             if (u == CHUNKS - 2)           /* and so is the stage before */
                 release(shared, released, self.lane);
             if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
-                scale = tern_shared_load_4(side + b * state.side_step + 32 * groups::slot(k_tile, step / 2));
+                scale = tern_shared_load_4(side + b * state.side_step + (b + 1 == ACTIVE ? state.side_last : 0) +
+                                           32 * groups::slot(k_tile, step / 2));
             if (next < UNITS || more)
                 decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
             if (after == UNITS && more) {
-                tern_ring_advance<STAGES>(state.ring);
+                tern_ring_advance<STAGES, WARPS_K>(state.ring);
+                x_next = slice_start(shared, state.ring.stage); /* while the barrier is waited for */
                 await_stage(state, shared);
-                x_next = slice_start(shared, state.ring.stage);
             }
             if (after < UNITS || more)
-                load_chunk(state, shared, self.lane, k_tile + after / UNITS, after / CHUNKS % ACTIVE,
-                           after % CHUNKS * CHUNK);
+                load_chunk(state, shared, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
+                           after / CHUNKS % ACTIVE + 1 == ACTIVE, after % CHUNKS * CHUNK);
             if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 tern_wgmma_add_scaled(state.sum[b], state.part, __half22float2(tern_as_half2(scale)));
@@ -311,37 +328,30 @@ __device__ __forceinline__ void multiply_tile(const worker &self, consumer &stat
         }
         released = stage;
         x = x_next;
-        k_tile++;
+        k_tile += WARPS_K;
     }
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
     release(shared, released, self.lane);
-    tern_ring_advance<STAGES>(state.ring);
+    tern_ring_advance<STAGES, WARPS_K>(state.ring);
 }
 
-/* Gives back `count` stages without work for this warp. */
-__device__ __forceinline__ void skip_stages(const worker &self, consumer &state, unsigned char *shared, int count) {
-#pragma unroll 1
-    for (int i = 0; i < count; i++) {
-        await_stage(state, shared);
-        release(shared, state.ring.stage, self.lane);
-        tern_ring_advance<STAGES>(state.ring);
-    }
-}
-
-/* The form of multiply_tile for `active` row blocks, which may be none. */
+/* The form of multiply_tile for `active` row blocks, which may be none: then the stages are given back. */
 template <int ACTIVE>
 __device__ __forceinline__ void multiply_active(const worker &self, consumer &state, unsigned char *shared, int k_tile,
                                                 int count, int active) {
     if constexpr (ACTIVE > 0) {
         if (active == ACTIVE)
-            multiply_tile<ACTIVE>(self, state, shared, k_tile, count);
-        else
-            multiply_active<ACTIVE - 1>(self, state, shared, k_tile, count, active);
-    } else {
-        skip_stages(self, state, shared, count);
+            return multiply_tile<ACTIVE>(self, state, shared, k_tile, count);
+        return multiply_active<ACTIVE - 1>(self, state, shared, k_tile, count, active);
+    }
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        await_stage(state, shared);
+        release(shared, state.ring.stage, self.lane);
+        tern_ring_advance<STAGES, WARPS_K>(state.ring);
     }
 }
 
@@ -351,17 +361,14 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
-        if (!GROUPED && HAS_ZEROS && b < mine.own(self.n)) { /* one a row; rows past the end are never stored */
-            const int tile = own_tile(mine, self, b), inside = tile < self.row_tiles ? tile : self.row_tiles - 1;
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (self.lane / 4);
-            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
-        }
+        if (!GROUPED && HAS_ZEROS && b < mine.own(self.n))
+            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(mine, self, b), self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
     }
-    const int tile = mine.place(self.n, 0) * 4 + self.warp, back = PAIR && self.rank == 1 ? -1 : 1;
+    const int back = PAIR && self.rank == 1 ? -1 : 1;
+    const int tile = (back < 0 ? mine.blocks - 1 - self.n : self.n) * 4 + self.warp; /* may lie outside, if it only helps */
     state.codes_at = tern_kept(CODES_AT + tile * TILE_BYTES + 16 * self.lane);
     state.side_at = tern_kept(SIDE_AT + tile * TILE_SIDE + 4 * (self.lane / 4));
     state.codes_step = back * BLOCK_CODES, state.side_step = back * BLOCK_SIDE;
@@ -369,69 +376,80 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 
 /* ---- sums to y ---- */
 
-/* Adds up the shared row block of a pair: rank 1 gives its sums away. */
-__device__ __forceinline__ void add_half(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    const bool here = mine.has_half(self.n);
-    const int last = mine.own(self.n) - 1;
-    tern_cluster_sync(); /* the sums of the tile before have been read */
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-        if (here && self.rank == 1 && b == last)
-            tern_half_give(state.sum[b], shared + HALF_AT, 0);
-    tern_cluster_sync();
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-        if (here && self.rank == 0 && b == last)
-            tern_half_take(state.sum[b], shared + HALF_AT);
+/* Row blocks of the warpgroup that it stores: those that take k tiles in turn divide theirs. */
+constexpr int STORED = (ROW_BLOCKS + WARPS_K - 1) / WARPS_K;
+__device__ __forceinline__ int stored_blocks(const share &mine, const worker &self) {
+    return tern_parts_share<WARPS_K>(mine.summed(self.n), self.part);
 }
 
-/* Adds over the cluster; then each CTA has the sums that it stores. */
+/* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn, or helped, meet in the ring, which is idle.
+ * Of a pair, rank 0 gets the shared row block, the warpgroup's last. */
 __device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    if (PAIR)
-        add_half(mine, self, state, shared);
-    if (CLUSTER_K > 1) {
-        tern_cluster_sum<CLUSTER_K, CONSUMERS>(state.sum, shared, self.rank);
+    if (WARPS_K > 1) {
+        tern_parts_sum<WARPS_K, CONSUMERS>(state.sum, shared + self.n * ((WARPS_K - 1) * ROW_BLOCKS * 256 * BLOCK_M),
+                                           self.part, mine.own(self.n), PARTS);
         tern_fence_async();
-        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
+    }
+    if (share::divides && mine.divided()) {
+        tern_helpers_sum<CONSUMERS>(state.sum, shared, mine.own(self.n) - 1, self.n, mine.helps(self.n), mine.helps(1),
+                                    PARTS);
+        tern_fence_async();
+        tern_block_arrive(ALL_THREADS, THREADS);
+    }
+    if (CLUSTER > 1) {
+        const int blocks = stored_blocks(mine, self), first = !PAIR ? 0 : mine.has_half(self.n) ? blocks - 1 : blocks;
+        const int group = self.part * WARPS_N + self.n;
+        if (tern_pair_sum<PAIR, STORED>(state.sum, shared + SUMS_AT, self.n * ROW_BLOCKS + self.part, WARPS_K, first, blocks,
+                                        shared + SUM_BARRIERS_AT + 8 * group, state.sums_parity, self.rank))
+            state.sums_parity ^= 1;
     }
 }
 
 /* Rounds and stores y. */
 __device__ __forceinline__ void store_sums(const tern_args &args, long long x_row, const share &mine, const worker &self,
                                            consumer &state, unsigned char *shared) {
-    unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
-    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
-    const int stored = mine.own(self.n) - (self.rank == 1 && mine.has_half(self.n) ? 1 : 0);
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++) {
-        if (b >= stored)
-            break;
-        const int tile = own_tile(mine, self, b);
-        const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, self.row_tiles, self.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
-    }
+    const int warpgroup = self.part * WARPS_N + self.n;
+    unsigned char *slots = shared + OUTPUT_AT + warpgroup * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
+    const int given = self.rank == 1 && mine.has_half(self.n) ? 1 : 0;
+    tern_store_blocks<CLUSTER_K, STORED, !GROUPED>(
+        args, to, stored_blocks(mine, self) - given, [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); },
+        self.row_tiles, state.sum);
 }
 
-/* All k tiles. Where the warpgroup has the shared row block, one half of K comes without it. */
+/* All k tiles that are the warpgroup's. It may have its last row block in some of them only. */
 __device__ __forceinline__ void multiply(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    const int active = mine.own(self.n), count = self.k_end - self.k_begin, split = mine.has_half(self.n) ? mine.half : 0;
+    const int own = mine.own(self.n), count = self.k_end - self.k_begin;
+    const typename share::range last = mine.last(self.n, count);
+    const int off = mine.helps(self.n) ? self.n * (PAIR && self.rank == 1 ? 4 : -4) : 0; /* tiles */
+    const tern_ring first = state.ring;
+    if (WARPS_K > 1)
+        tern_ring_skip<STAGES>(state.ring, self.part);
 #pragma unroll 1
-    for (int segment = split > 0 ? 0 : 1; segment < 2; segment++) {
-        const int begin = segment * split, end = segment == 0 ? split : count;
-        const int without = split > 0 && segment != self.rank ? 1 : 0;
+    for (int segment = WARPS_K > 1 ? 1 : 0; segment < (WARPS_K > 1 ? 2 : 3); segment++) {
+        const int begin = (segment == 0 ? 0 : segment == 1 ? last.begin : last.end) + self.part;
+        const int end = segment == 0 ? last.begin : segment == 1 ? last.end : count;
+        state.codes_last = segment == 1 ? off * TILE_BYTES : 0, state.side_last = segment == 1 ? off * TILE_SIDE : 0;
         if (begin < end)
-            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + begin, end - begin,
-                                        active > without ? active - without : 0);
+            multiply_active<ROW_BLOCKS>(self, state, shared, self.k_begin + begin, (end - begin + WARPS_K - 1) / WARPS_K,
+                                        segment == 1 || own == 0 ? own : own - 1);
+    }
+    if (WARPS_K > 1) {
+        state.ring = first;
+        tern_ring_skip<STAGES>(state.ring, count);
     }
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared) {
     const worker self = find_worker(args);
     consumer state;
-    state.ring = {0, 0};
+    state.ring = {0, 0}, state.sums_parity = 0;
     shared = tern_shared_kept(shared);
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
+        if (CLUSTER > 1)
+            tern_cluster_arrive(); /* sums of the tile before have been read */
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
         multiply(mine, self, state, shared);
@@ -440,32 +458,40 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-__device__ __forceinline__ void start_barriers(unsigned char *shared) {
-#pragma unroll
-    for (int stage = 0; stage < STAGES; stage++) {
-        unsigned char *barriers = shared + BARRIERS_AT + stage * TERN_SLICE_BARRIERS;
-        tern_barriers_init(barriers + TERN_FULL, 1, 32 + TERN_WARP_ARRIVALS); /* weights by each lane, x */
-        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS);
+/* A lane of one warp for each stage: prepares its barriers. */
+__device__ __forceinline__ void start_barriers(const worker &self, unsigned char *shared) {
+    static_assert(STAGES <= 32, "a lane each");
+    if (self.lane < STAGES) {
+        unsigned char *barriers = shared + BARRIERS_AT + self.lane * TERN_SLICE_BARRIERS;
+        tern_barriers_init(barriers + TERN_FULL, 1, 64 + TERN_WARP_ARRIVALS);           /* weights by each lane, x */
+        tern_barriers_init(barriers + TERN_EMPTY, 1, 4 * WARPS_N * TERN_WARP_ARRIVALS); /* of one part */
         tern_barriers_init(barriers + TERN_LANDED, 1, 1);
     }
+    if (CLUSTER > 1 && self.lane < WARPGROUPS)
+        tern_barriers_init(shared + SUM_BARRIERS_AT + 8 * self.lane, 1, 1);
     tern_barriers_publish();
 }
 
+/* Up to the first barrier each producing warp does something else. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     tern_wgmma_start();
     if (threadIdx.x >= CONSUMERS) {
-        if (threadIdx.x == CONSUMERS)
-            start_barriers(shared);
-        __syncthreads();
         tern_registers_lower<PRODUCER_REGISTERS>();
         const worker self = find_worker(args);
+        unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
         if (self.warp == 0)
-            produce<WEIGHTS>(args, self, shared);
+            produce<SIDES>(args, self, map, shared, false);
         else if (self.warp == 1)
-            produce<X>(args, self, shared);
-        else
-            produce<TURN>(args, self, shared);
+            produce<X>(args, self, map, shared, false);
+        else {
+            if (self.warp == 2)
+                start_barriers(self, shared);
+            else
+                tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, self.lane);
+            __syncthreads();
+            produce<TURN>(args, self, map, shared, true);
+        }
     } else {
         __syncthreads();
         tern_registers_raise<CONSUMER_REGISTERS>();

@@ -1,8 +1,8 @@
 -- wgmma-turn: wgmma kernel for M = 16 to 64 and large N on sm_90a. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a group), output slots, sums of half a row block,
+-- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a group), output slots, sums from the other CTA,
 -- barriers, tensor map.
-local smem = "STAGES*(256*BLOCK_M+4*WARPS_N*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+8320*WARPS_N+PAIR*256*BLOCK_M+256"
+local smem = "STAGES*(256*BLOCK_M+4*WARPS_N*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M+256"
 
 local function stage_bytes(p, problem)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -15,8 +15,8 @@ local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
     end
-    if p.SCALE_WEIGHTS == 1 and p.BLOCK_M <= 32 then
-        return "few sums are quicker to scale than weights"
+    if p.SCALE_WEIGHTS == 1 and (p.BLOCK_M <= 32 or problem.bits == 2) then
+        return "few sums are quicker to scale than weights, and so are those of 2 bits"
     end
     local bf16 = problem.activation == "bf16"
     if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
@@ -29,7 +29,10 @@ end
 
 -- Registers a consumer thread has: setmaxnreg hands it what the producers leave of the launch's equal share (kernel.cu).
 local function register_rule(p, problem)
-    local warpgroups = p.WARPS_N
+    local warpgroups = p.WARPS_N * p.WARPS_K
+    if warpgroups < 2 or warpgroups > 4 or p.WARPS_N > 1 and p.WARPS_K > 1 then
+        return "two to four warpgroups, side by side or in turn"
+    end
     local entry = 512 // (warpgroups + 1) // 8 * 8
     local budget = math.min((entry * (warpgroups + 1) - 72) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
@@ -38,7 +41,8 @@ local function register_rule(p, problem)
         sums = sums + 1
     end
     local zeros = problem.sym and 0 or 4
-    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + 12 > budget then
+    local turns = p.WARPS_K > 1 and 8 or 0
+    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + turns + 12 > budget then
         return "registers"
     end
 end
@@ -47,7 +51,7 @@ end
 local function shape_rule(p, problem, gpu)
     local ctas = gpu.sms // (p.CLUSTER_K * (1 + p.PAIR))
     local row_blocks = (problem.n + 63) // 64
-    if p.PAIR == 1 and p.CLUSTER_K > 1 then
+    if p.PAIR == 1 and (p.CLUSTER_K > 1 or p.WARPS_K > 1) then
         return "a pair splits K of one row block only"
     end
     if problem.n < 512 then
@@ -67,10 +71,12 @@ local function shape_rule(p, problem, gpu)
     if blocks > 1 and blocks >= 2 * share then
         return "the tile has room for twice a CTA's share"
     end
-    if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or 2 * blocks < share) then
+    -- no tile has room for more than 7 row blocks of every size of x; x comes once a tile, and beside 8 bits it is little
+    local whole = problem.bits < 8 and math.min(share, 7) or 1
+    if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or blocks < whole or 2 * blocks < share) then
         return "the tile is small for a CTA's share"
     end
-    if 3 * p.CLUSTER_K * 128 > problem.k then
+    if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
         return "fewer than three k tiles for each CTA"
     end
 end
@@ -78,23 +84,31 @@ end
 -- The ring: as many stages as shared memory holds.
 local stages = { 4, 6, 8, 10, 12, 16 } -- two warps take turns at them
 local function ring_rule(p, problem, gpu)
-    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8320 * p.WARPS_N - p.PAIR * 256 * p.BLOCK_M - 256
+    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K - 256
+        - (2 * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
     end
+    if p.STAGES % p.WARPS_K ~= 0 or p.STAGES < 2 * p.WARPS_K then
+        return "what takes turns at stages has stages of its own; a warpgroup one to use and one to wait for"
+    end
     for _, more in ipairs(stages) do
-        if more > p.STAGES and more * stage <= room then
+        if more > p.STAGES and more % p.WARPS_K == 0 and more * stage <= room then
             return "a deeper ring fits"
         end
     end
-    local sums = 256 * p.BLOCK_M * p.WARPS_N * p.ROW_BLOCKS
-    if sums // p.CLUSTER_K * (p.CLUSTER_K - 1) > p.STAGES * 256 * p.BLOCK_M then
-        return "sums do not fit in the ring of x"
+    if (p.WARPS_K - 1) * p.WARPS_N * p.ROW_BLOCKS * 256 * p.BLOCK_M > p.STAGES * (256 * p.BLOCK_M + 1024 * problem.bits * p.WARPS_N * p.ROW_BLOCKS) then
+        return "sums of parts do not fit in the ring"
     end
 end
 
+-- Elements of y that the busiest CTA computes; where warpgroups have different numbers of row blocks, a quarter of what is missing.
+local cluster = "(CLUSTER_K*(1+PAIR))"
+local share = "ceil_div(ceil_div(M,BLOCK_M)*ceil_div(N,64),max(SMS/" .. cluster .. ",1))"
+local busiest = "16*BLOCK_M*(3*" .. share .. "+WARPS_N*ceil_div(" .. share .. ",WARPS_N))/" .. cluster
+
 -- A tile that is right for every shape, so that there is always an answer.
-local default = { BLOCK_M = 64, WARPS_N = 2, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 4,
+local default = { BLOCK_M = 64, WARPS_N = 2, WARPS_K = 1, ROW_BLOCKS = 1, CLUSTER_K = 1, PAIR = 1, STAGES = 4,
     SCALE_WEIGHTS = 0, ROUND_WEIGHTS = 0 }
 
 local function is_default(p)
@@ -141,10 +155,11 @@ return {
     params = {
         { name = "BLOCK_M", values = { 16, 32, 48, 64 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CLUSTER_K", values = { 1, 2 }, default = 1, doc = "CTAs of a cluster that split K" },
-        { name = "WARPS_N", values = { 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
+        { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
+        { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that take k tiles in turn" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
-        { name = "ROW_BLOCKS", values = { 1, 2, 3 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
+        { name = "ROW_BLOCKS", values = { 1, 2, 3, 4, 5, 7 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
         { name = "PAIR", values = { 0, 1 }, default = default.PAIR, doc = "1: two CTAs share an odd row block, half of K each" },
         { name = "STAGES", values = stages, default = default.STAGES, doc = "k tiles in the ring" },
     },
@@ -152,9 +167,10 @@ return {
     -- a multiprocessor each
     launch = {
         grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/(CLUSTER_K*(1+PAIR)),1))*CLUSTER_K*(1+PAIR)" },
-        block = "128*(WARPS_N+1)",
+        block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
         workspace = "SMS*128",
-        cluster = "CLUSTER_K*(1+PAIR)",
+        cluster = cluster,
+        busiest = busiest,
     },
 }

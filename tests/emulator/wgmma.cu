@@ -2,6 +2,7 @@
 // the turning of x; of the sweep over output tiles, of their division along K, and of boxes copied by a tensor map.
 #include "tern/abi.h"
 #include "tern/memory.cuh"
+#include "tern/pair_share.cuh"
 #include "tern/slice_turn.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
@@ -179,6 +180,39 @@ extern "C" __global__ void wgmma_stream_k(struct tern_args args) {
         said[turn.tile] = turn.contributors;
         came[turn.tile]++;
     }
+}
+
+// Each block is one of a cluster that works on a tile of m row blocks and k k tiles, in three warpgroups. y: how often each (row block, k tile) is
+// multiplied; how many warpgroups get the sums of each row block; what each warpgroup has to do.
+template <bool PAIR> static void share_tile(const struct tern_args &args) {
+    const int blocks = (int)args.m, k_tiles = (int)args.k, rank = (int)blockIdx.x;
+    unsigned *done = (unsigned *)args.y, *sums = done + blocks * k_tiles, *work = sums + blocks + 3 * rank;
+    tern_sweep sweep = {};
+    sweep.blocks = (unsigned)blocks;
+    const tern_share<PAIR, 3> mine = tern_share<PAIR, 3>::find(sweep, rank, k_tiles);
+    for (int n = 0; n < 3; n++)
+        for (int b = 0; b < mine.own(n); b++) {
+            const int block = mine.first + mine.place(n, b);
+            const auto last = mine.last(n, k_tiles);
+            const bool given = b >= mine.summed(n) || (rank == 1 && mine.has_half(n) && b == mine.own(n) - 1);
+            if (block < 0 || block >= blocks)
+                tern_emu_fault("share: a row block outside the tile");
+            sums[block] += !given;
+            for (int k = 0; k < k_tiles; k++)
+                if (b < mine.own(n) - 1 || (k >= last.begin && k < last.end)) {
+                    if (k < k_tiles &&
+                        (mine.place(n, b) < mine.begin(k) / 4 || mine.place(n, b) >= mine.end(k, 4 * mine.blocks) / 4))
+                        tern_emu_fault("share: codes that nobody has copied");
+                    done[block * k_tiles + k]++;
+                    work[n]++;
+                }
+        }
+}
+extern "C" __global__ void wgmma_share(struct tern_args args) {
+    share_tile<false>(args);
+}
+extern "C" __global__ void wgmma_share_pair(struct tern_args args) {
+    share_tile<true>(args);
 }
 
 // Every block counts itself at two counters of the workspace, whose content is what the host put there. y: what it got.

@@ -6,6 +6,7 @@
 #include "core/random.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ROWS = 64, COLUMNS = 32, K = 16, TILE_K = 64 };
 
@@ -269,6 +270,35 @@ static void stream_k_visits_all_once(void **state) {
     }
 }
 
+/* Each k tile of each row block is multiplied once, and one warpgroup has the sums; where one row block is left for three warpgroups, none
+ * has more than a k tile more to do than another. */
+static void shares_are_whole_and_even(void **state) {
+    (void)state;
+    enum { BLOCKS = 18, K_TILES = 30, WARPGROUPS = 3 };
+    static uint32_t y[BLOCKS * K_TILES + BLOCKS + 2 * WARPGROUPS];
+    struct tern_error err = {0};
+    for (int pair = 0; pair < 2; pair++)
+        for (int blocks = 1 + pair; blocks <= BLOCKS; blocks++)
+            for (int k_tiles = 2; k_tiles <= K_TILES; k_tiles += 7) {
+                struct emulator_case c = {.entry = pair ? "wgmma_share_pair" : "wgmma_share",
+                                          .blocks = 1 + pair,
+                                          .block = 1,
+                                          .y_bytes = sizeof y[0] * (size_t)(blocks * k_tiles + blocks + 2 * WARPGROUPS),
+                                          .m = blocks,
+                                          .k = k_tiles};
+                memset(y, 0, sizeof y);
+                if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+                    fail_msg("%d row blocks, %d k tiles: %s", blocks, k_tiles, err.text);
+                for (int i = 0; i < blocks * k_tiles + blocks; i++)
+                    if (y[i] != 1)
+                        fail_msg("pair %d, %d row blocks, %d k tiles: item %d %u times", pair, blocks, k_tiles, i, y[i]);
+                const uint32_t *work = y + blocks * k_tiles + blocks;
+                const uint32_t mean = (uint32_t)(blocks * k_tiles / (WARPGROUPS * (1 + pair)));
+                for (int n = 0; blocks / (1 + pair) % WARPGROUPS == 1 && n < WARPGROUPS * (1 + pair); n++)
+                    assert_true(work[n] + 1 >= mean && work[n] <= mean + 1);
+            }
+}
+
 /* From any content, and again on what the first launch left: each block gets a number of its own. */
 static void counts_start_from_anything(void **state) {
     (void)state;
@@ -345,6 +375,7 @@ int main(void) {
         cmocka_unit_test(columns_and_lanes_trade_places),
         cmocka_unit_test(sweep_visits_all_once),
         cmocka_unit_test(stream_k_visits_all_once),
+        cmocka_unit_test(shares_are_whole_and_even),
         cmocka_unit_test(counts_start_from_anything),
         cmocka_unit_test(boxes_are_swizzled_and_padded),
     };

@@ -43,6 +43,43 @@ __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT]
                 }
 }
 
+// The same by asynchronous stores, which `barrier` of the owner counts (one arrival; `parity` of its phase): no barrier of the cluster
+// behind the stores, whose release would wait for all accesses to memory. All threads of the cluster must pass tern_cluster_arrive and
+// tern_cluster_wait once, the THREADS that hold sums here.
+template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ void tern_cluster_sum_sent(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
+                                                      int parity, int rank) {
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
+                  QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
+    unsigned char *slots = shared + 16 * threadIdx.x;
+    tern_cluster_arrive();
+    tern_cluster_wait();
+    if (threadIdx.x == 0)
+        tern_barrier_arrive_expect(barrier, 16 * THREADS * QUADS * (CLUSTER - 1));
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
+        const int b = i / (COUNT / 4), quad = i % (COUNT / 4), owner = quad / 2 / OWN;
+        const float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
+        const int index = ((rank < owner ? rank : rank - 1) * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN);
+        if (owner != rank)
+            tern_cluster_send(slots + 16 * THREADS * index, barrier, owner, four);
+    }
+    tern_barrier_wait(barrier, parity);
+#pragma unroll
+    for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
+        const int b = i / (COUNT / 4), quad = i % (COUNT / 4);
+        if (quad / 2 / OWN != rank)
+            continue;
+        float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
+#pragma unroll
+        for (int sender = 0; sender < CLUSTER - 1; sender++)
+            tern_shared_add_floats(four, slots + 16 * THREADS * ((sender * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN)));
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            sum[b][4 * quad + e] = four[e];
+    }
+}
+
 // The COUNT sums a thread of a warpgroup go to `slots` (COUNT * 512 bytes) in block `rank` of the cluster, and there, behind a
 // tern_cluster_sync, are added to those of the warpgroup that takes them.
 template <int COUNT>

@@ -124,6 +124,13 @@ __device__ __forceinline__ void tern_fence_async() {
 #endif
 }
 
+// Registers a thread for setmaxnreg in `consumers` warpgroups beside one that keeps `producer`. All are launched with an equal share (a quarter
+// of the warps share a quarter of the registers); consumers take what the other gives.
+__host__ __device__ constexpr int tern_consumer_registers(int consumers, int producer) {
+    const int offered = (512 / (consumers + 1) / 8 * 8 * (consumers + 1) - producer) / consumers / 8 * 8;
+    return offered < 240 ? offered : 240;
+}
+
 // Sets the registers a thread of this warpgroup may use; all its warps call it. What all warpgroups of a CTA take together
 // must not exceed what the CTA was launched with, or the kernel hangs: the caller asserts it at compile time.
 template <int REGISTERS> __device__ __forceinline__ void tern_registers_raise() {
@@ -172,11 +179,10 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 template <int BF16>
 __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, float2 bias, int lane) {
     const int row = lane / 16 * 8 + lane % 8;
-    const unsigned value[4] = {
-        tern_pair_round<BF16>(fmaf(d[0], scale.x, bias.x), fmaf(d[1], scale.x, bias.x)),
-        tern_pair_round<BF16>(fmaf(d[2], scale.y, bias.y), fmaf(d[3], scale.y, bias.y)),
-        tern_pair_round<BF16>(fmaf(d[4], scale.x, bias.x), fmaf(d[5], scale.x, bias.x)),
-        tern_pair_round<BF16>(fmaf(d[6], scale.y, bias.y), fmaf(d[7], scale.y, bias.y))};
+    const unsigned value[4] = {tern_pair_round<BF16>(fmaf(d[0], scale.x, bias.x), fmaf(d[1], scale.x, bias.x)),
+                               tern_pair_round<BF16>(fmaf(d[2], scale.y, bias.y), fmaf(d[3], scale.y, bias.y)),
+                               tern_pair_round<BF16>(fmaf(d[4], scale.x, bias.x), fmaf(d[5], scale.x, bias.x)),
+                               tern_pair_round<BF16>(fmaf(d[6], scale.y, bias.y), fmaf(d[7], scale.y, bias.y))};
     tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
 }
 __device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {

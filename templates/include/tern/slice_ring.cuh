@@ -38,20 +38,27 @@ __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, ter
     }
 }
 
-// The warp that has the copy engine bring slices k_begin .. k_end - 1 of 128 k, two boxes each, from row `row` of x on. One
-// announcement a slice, of barrier DONE: they are full, or landed where something is still to be done to them.
-template <int STAGES, int BYTES, tern_slice_barrier DONE = TERN_FULL>
+// Has the copy engine bring the slice of 128 k of k tile `k_tile`, two boxes, from row `row` of x on, to the stage that comes next, which
+// is empty. One announcement, of barrier DONE: it is full, or landed where something is still to be done to it.
+template <int BYTES, tern_slice_barrier DONE>
+__device__ __forceinline__ void tern_slice_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
+                                               int k_tile, const tern_ring &fill, int lane) {
+    if (lane == 0) {
+        void *done = tern_slice_barrier_of(barriers, fill.stage, DONE);
+        unsigned char *to = ring + fill.stage * BYTES;
+        tern_barrier_arrive_expect(done, BYTES);
+        tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, done);
+        tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, done);
+    }
+}
+
+// The warp that brings slices k_begin .. k_end - 1, full as they land.
+template <int STAGES, int BYTES>
 __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
                                                 int k_begin, int k_end, tern_ring &fill, int lane) {
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
-        void *done = tern_slice_barrier_of(barriers, fill.stage, DONE);
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
-        if (lane == 0) {
-            unsigned char *to = ring + fill.stage * BYTES;
-            tern_barrier_arrive_expect(done, BYTES);
-            tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, done);
-            tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, done);
-        }
+        tern_slice_box<BYTES, TERN_FULL>(ring, barriers, map, row, k_tile, fill, lane);
         tern_ring_advance<STAGES>(fill);
     }
 }

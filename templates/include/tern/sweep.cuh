@@ -23,8 +23,9 @@ __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned til
     tern_sweep s = {self, tiles_n * tiles_m, count, row_blocks, tiles_n, tiles_m, 0, 0, 0};
     if (SHARES || units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles
         s.step = 0;
-        s.next = self * units / count; // below 2^32: a GPU holds a few hundred workers
-        s.end = (self + 1) * units / count;
+        const unsigned base = units / count, more = units - base * count; // of whom the first have one more
+        s.next = self * base + (self < more ? self : more);
+        s.end = s.next + base + (self < more ? 1 : 0);
     }
     return s;
 }
@@ -43,11 +44,11 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
     if (s.next >= s.end)
         return false;
     if (GROUP_M == 0 || s.step == 0) { // what is left of the share in this tile of x, in equal parts
-        s.tile_m = s.next / s.row_blocks;
+        s.tile_m = s.next < s.row_blocks ? 0 : s.next / s.row_blocks; // a division is what a block begins with: none in vain
         s.row_block = s.next - s.tile_m * s.row_blocks;
         const unsigned share = s.end - s.next, rest = s.row_blocks - s.row_block, left = share < rest ? share : rest;
         const unsigned parts = (left + BLOCKS - 1) / BLOCKS;
-        s.blocks = (left + parts - 1) / parts;
+        s.blocks = parts == 1 ? left : (left + parts - 1) / parts;
         s.next += s.blocks;
         return true;
     }

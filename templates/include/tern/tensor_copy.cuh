@@ -18,9 +18,15 @@ struct tern_emu_tensor_map {
 };
 #endif
 
+__device__ __forceinline__ void tern_tensor_map_acquire(const void *map) {
+#if !defined(TERN_EMULATOR) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");
+#endif
+}
+
 // Makes a map of a matrix of `rows` rows of `columns` elements (a multiple of 8; 16-byte aligned base) for boxes of 64 columns
 // and box_rows (8 to 256) rows. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
-// much. Behind it this warp may copy.
+// much. Behind it this warp may copy; another one that a barrier of the block has told of it may behind tern_tensor_map_acquire.
 __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const void *base, long long columns,
                                                      long long rows, int box_rows, int lane) {
 #ifdef TERN_EMULATOR
@@ -56,11 +62,11 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
             : "memory");
     }
     __syncwarp();
-    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;\n"
-                 "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;"
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;"
                  :
                  : "l"(map), "r"(at)
                  : "memory");
+    tern_tensor_map_acquire(map);
 #endif
 }
 

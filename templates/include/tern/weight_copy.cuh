@@ -1,4 +1,4 @@
-// Copies of one warp, by cp.async, of weights of layout frag16x128 into a ring in shared memory: codes, scales and zero points of
+// Copies, by cp.async, of weights of layout frag16x128 into a ring in shared memory: codes, scales and zero points of
 // consecutive 16-row tiles for one k tile. Owns nothing.
 #ifndef TERN_WEIGHT_COPY_CUH
 #define TERN_WEIGHT_COPY_CUH
@@ -7,22 +7,21 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 
-// Codes of row tiles begin .. end - 1, TILE_BYTES each, which lie `row_bytes` apart; `codes` is the k tile of row tile 0. They go
-// one behind the other to `to`.
+// Codes of row tiles begin (a multiple of 4) .. end - 1, TILE_BYTES each, which lie `row_bytes` apart; `codes` is the k tile of row
+// tile 0. They go one behind the other to `to`. One of two warps, which copies two of every four row tiles, from `own` on: 0 or 2. A short
+// loop: the warp that runs it is behind those that multiply in everything, and a block begins with it, when instructions are cold.
 template <int TILE_BYTES>
-__device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigned char *codes, long long row_bytes,
-                                                int begin, int end, int lane) {
-    const unsigned char *from = codes + begin * row_bytes + 16 * lane;
-    to += 16 * lane;
+__device__ __forceinline__ void tern_copy_codes(unsigned char *to, const unsigned char *codes, unsigned row_bytes, int begin,
+                                                int end, int own, int lane) {
+    const unsigned char *from = codes + (unsigned long long)row_bytes * (unsigned)(begin + own) + 16 * lane;
+    to += (begin + own) * TILE_BYTES + 16 * lane;
 #pragma unroll 1
-    for (int tile = begin; tile < end; tile += 4)
+    for (int tile = begin + own; tile < end; tile += 4, from += 4ULL * row_bytes, to += 4 * TILE_BYTES)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-#pragma unroll
-            for (int at = 0; at < TILE_BYTES; at += 512)
-                tern_cp_async_if<16>(to + (tile + i) * TILE_BYTES + at, from + at, true,
-                                     tile + i < end && at + 16 * lane < TILE_BYTES);
-            from += row_bytes;
+        for (int at = 0; at < TILE_BYTES; at += 512) {
+            const bool inside = at + 16 * lane < TILE_BYTES;
+            tern_cp_async_if<16>(to + at, from + at, true, inside);
+            tern_cp_async_if<16>(to + TILE_BYTES + at, from + row_bytes + at, true, inside && tile + 1 < end);
         }
 }
 

@@ -55,5 +55,59 @@ __device__ __forceinline__ float2 tern_row_scales(const tern_args &args, int til
     const int inside = tile < row_tiles ? tile : row_tiles - 1;
     return __half22float2(static_cast<const __half2 *>(args.scales)[8LL * inside + lane / 4]);
 }
+// And its zero points where a row has one.
+template <int BITS>
+__device__ __forceinline__ tern_zero_bias tern_row_zeros(const tern_args &args, int tile, int row_tiles, int lane) {
+    const int inside = tile < row_tiles ? tile : row_tiles - 1;
+    const unsigned char *zeros = static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (lane / 4);
+    return tern_zero_biases<BITS>(zeros[0], zeros[1]);
+}
+
+// The same for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever row
+// blocks: each warp stores one, and few barriers are passed. `place` gives the warp's 16-row tile in a row block. With ROW_SCALES the sums
+// are multiplied by one scale a row.
+template <int CLUSTER, int BLOCKS, bool ROW_SCALES, int ROW_BLOCKS, int COUNT, typename PLACE>
+__device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks,
+                                                  const PLACE &place, int row_tiles, const float (&sum)[ROW_BLOCKS][COUNT]) {
+    constexpr int OWN = COUNT / 8 / CLUSTER, UNITS = BLOCKS * OWN;
+    const int lane = to.lane, chunk = lane % 8;
+    unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
+    const unsigned char *from =
+        to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // the unit that this warp stores
+    const long long pitch = 4 * args.n;                                    // of rows that a lane stores one after the other
+#pragma unroll
+    for (int first = 0; first < UNITS; first += 4) {
+        if (first / OWN >= blocks)
+            break;
+#pragma unroll
+        for (int i = 0; i < 4 && first + i < UNITS; i++) {
+            const int b = (first + i) / OWN, unit = (first + i) % OWN;
+            if (b >= blocks)
+                break;
+            const int tile = place(b);
+            float d[8];
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                d[e] = sum[b][8 * unit + e];
+#pragma unroll
+                for (int rank = 1; rank < CLUSTER; rank++) /* indices of registers must be constants */
+                    d[e] = to.rank == rank ? sum[b][8 * (unit + OWN * rank) + e] : d[e];
+            }
+            tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, d,
+                                ROW_SCALES ? tern_row_scales(args, tile, row_tiles, lane) : float2{1.0f, 1.0f},
+                                tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4), lane);
+        }
+        tern_block_sync(to.barrier, TERN_WARPGROUP);
+        const int item = first + to.warp, b = item / OWN, row = 16 * (to.rank * OWN + item % OWN) + lane / 8;
+        const long long n = 16LL * (place(b) - to.warp) + 8 * chunk,
+                        rows = b < blocks && n < args.n ? args.m - to.x_row - row : 0;
+        unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
+#pragma unroll
+        for (int i = 0; i < 4; i++, y += pitch)
+            if (4 * i < rows)
+                tern_store_stream_16(y, tern_turn_get(from, 4 * i + lane / 8, lane % 2));
+        tern_block_sync(to.barrier, TERN_WARPGROUP);
+    }
+}
 
 #endif
