@@ -15,7 +15,8 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   PAIR            1: two blocks of a cluster share an odd row block, half of K each; 0: whole row blocks
+ *   PAIR            1: two blocks of a cluster share an odd row block, half of K each, and their warpgroups take slices of it in turn;
+ *                   0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
@@ -30,6 +31,7 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/part_sum.cuh"
+#include "tern/slice_copy.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
 #include "tern/tensor_copy.cuh"
@@ -61,7 +63,9 @@ constexpr int CODES_AT = STAGES * X_BYTES;
 constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
 constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
+constexpr int STORE_UNITS = BITS == 4 && BLOCK_M > 240 ? 2 : 4;   /* fewer where the ring needs the room */
+constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS); /* of a warpgroup */
+constexpr int BARRIERS_AT = OUTPUT_AT + CONSUMERS * OUTPUT_BYTES;
 constexpr int MAP_AT =
     (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
@@ -87,7 +91,9 @@ static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
 static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K && !PAIR, "one way to divide K at a time");
-static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT,
+static_assert(!PAIR || STAGES > CONSUMERS, "a warpgroup keeps its slice until its next one in turn is there");
+static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT &&
+                  (!PAIR || TERN_PART_SUM_BYTES(WARPS_N, 1, BLOCK_M / 2) <= OUTPUT_AT),
               "parts are equal, and their sums fit in the ring");
 static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
 
@@ -102,55 +108,17 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 /* Warp 0 of the producers copies codes, scales and zeros. Warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
  * copied known to the tensor cores. */
 
-/* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
-__device__ __forceinline__ void copy_side(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
-                                          int k_tile, int lane) {
-    constexpr int SCALE_PIECES = CTA_TILES * groups::in_tile * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
-    if (!GROUPED)
-        return;
-#pragma unroll
-    for (int first = 0; first < PIECES; first += 32) {
-        const int id = first + lane;
-        if (id >= PIECES)
-            break;
-        const bool zero = id >= SCALE_PIECES;
-        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / groups::in_tile;
-        const long long group = (long long)groups::first(k_tile) + entry % groups::in_tile;
-        const long long index = (long long)(at.row_tile + tile) * args.groups + group;
-        const bool inside = tile < 4 * at.blocks && at.row_tile + tile < at.row_tiles && group < args.groups;
-        const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
-                                         : static_cast<const unsigned char *>(args.scales) + 32 * index + 16 * (id % 2);
-        unsigned char *to =
-            zero ? shared + ZEROS_AT + stage * ZERO_BYTES + 16 * entry : shared + SCALES_AT + stage * SCALE_BYTES + 16 * id;
-        tern_cp_async<16>(to, from, inside);
-    }
-}
-
-/* Codes, 16 bytes a lane: bulk copies as short as a tile are issued one after the other and keep the ring empty. Tiles outside W
- * are left as they are. */
-__device__ __forceinline__ void copy_codes(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
-                                           int k_tile, int lane) {
-    constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
-    unsigned char *to = shared + CODES_AT + stage * CODE_BYTES + 16 * lane;
-    const unsigned char *from =
-        static_cast<const unsigned char *>(args.codes) + ((long long)at.row_tile * at.k_tiles + k_tile) * BYTES + 16 * lane;
-#pragma unroll
-    for (int tile = 0; tile < CTA_TILES; tile++, from += (long long)at.k_tiles * BYTES)
-        if (tile < inside)
-#pragma unroll
-            for (int piece = 0; piece < BYTES; piece += 512)
-                if (BYTES - piece >= 512 || 16 * lane < BYTES - piece)
-                    tern_cp_async<16>(to + tile * BYTES + piece, from + piece, true);
-}
-
 /* Warp 0: what belongs to W. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        copy_codes(args, at, shared, fill.stage, k_tile, lane);
-        copy_side(args, at, shared, fill.stage, k_tile, lane);
+        tern_copy_slice_codes<CTA_TILES, tern_codes<BITS>::tile_bytes>(shared + CODES_AT + fill.stage * CODE_BYTES, args, at,
+                                                                       k_tile, lane);
+        if (GROUPED)
+            tern_copy_slice_sides<groups, HAS_ZEROS, CTA_TILES>(shared + SCALES_AT + fill.stage * SCALE_BYTES,
+                                                                shared + ZEROS_AT + fill.stage * ZERO_BYTES, args, at,
+                                                                k_tile, lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
@@ -173,22 +141,24 @@ __device__ __forceinline__ void produce_x(const tern_args &args, const tern_plac
     }
 }
 
+/* This block's, made by the warp that uses it. */
+__device__ __forceinline__ unsigned char *tensor_map(const tern_args &args) {
+    return static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
+}
+
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
     tern_place at;
     plan tiles(args, at);
-    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
-    if (X_COPY > 0 && warp == 1)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, lane);
     while (tiles.next(at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
         else if (X_COPY > 0) {
             if (warp == 1)
-                tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
-                                                 fill, lane);
+                tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, tensor_map(args), (int)at.x_row, at.k_begin,
+                                                 at.k_end, fill, lane);
         } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
@@ -215,6 +185,7 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
+    int place;                  /* of its first row block in the tile */
     int warp, lane;             /* warp within the warpgroup */
     tern_gather gather;
 };
@@ -222,7 +193,7 @@ struct consumer {
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
  * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (b * WARPS_N + state.n) * 4 + state.warp;
+    return (b * WARPS_N + state.place) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
@@ -312,18 +283,32 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
     tern_warp_arrive(barrier_of(shared, stage, TERN_EMPTY), state.lane, stage >= 0);
 }
 
+/* Gives back `count` slices, from `use` on, that others multiply. */
+__device__ __forceinline__ void pass(const consumer &state, unsigned char *shared, tern_ring &use, int count) {
+    for (int i = 0; i < count; i++) {
+        tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
+        release(state, shared, use.stage);
+        tern_ring_advance<STAGES>(use);
+    }
+}
+
 /* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
- * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
-template <int ACTIVE>
+ * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. STEP > 1: all
+ * warpgroups have the same row block, and this one every STEP-th slice of it. */
+template <int ACTIVE, int STEP = 1>
 __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &state, unsigned char *shared, tern_ring use) {
+    constexpr int NEXT = K_PARTS * STEP;
     fragments a[SETS];
-    const int k_begin = at.k_begin + state.turn;
+    const int k_begin = at.k_begin + (STEP > 1 ? state.n : state.turn);
     int released = -1; /* stage to give back when its last products are done */
+    pass(state, shared, use, STEP == 1 ? 0 : k_begin < at.k_end ? state.n : at.k_end - at.k_begin);
+    if (STEP > 1 && k_begin >= at.k_end)
+        return;
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     if (LOAD_AHEAD)
         load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_begin);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0, a[0]);
-    for (int k_tile = k_begin; k_tile < at.k_end; k_tile += K_PARTS) {
+    for (int k_tile = k_begin; k_tile < at.k_end; k_tile += NEXT) {
         const int stage = use.stage;
         const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
         tern_ring_advance<STAGES, K_PARTS>(use);
@@ -339,13 +324,14 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
                 scale[b] = state.scale[b];
             if (c + 1 < CHUNKS)
                 decode_chunk<ACTIVE>(state, shared, stage, (unsigned)k_tile, (c + 1) * CHUNK, next);
-            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + K_PARTS < at.k_end) {
+            if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + NEXT < at.k_end) {
+                pass(state, shared, use, STEP - 1);
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 if (LOAD_AHEAD)
-                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS);
+                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + NEXT);
             }
-            if (c + 1 == CHUNKS && k_tile + K_PARTS < at.k_end)
-                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS, 0, next);
+            if (c + 1 == CHUNKS && k_tile + NEXT < at.k_end)
+                decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + NEXT, 0, next);
             if (SETS > 2)
                 tern_wgmma_wait<1>();
             if (c == 0)
@@ -365,6 +351,7 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
     release(state, shared, released);
+    pass(state, shared, use, STEP > 1 ? (at.k_end - 1 - k_begin) % STEP : 0);
 }
 
 /* The same for a warpgroup without rows in the tile. */
@@ -409,7 +396,7 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_pla
                  state.warpgroup * (SLOT_BYTES / CONSUMERS);
     join.self = blockIdx.x - at.first;
     join.all = at.contributors;
-    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
+    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES);
     join.barrier = 2 + state.warpgroup;
     return tern_stream_join(join, state.sum, active);
 }
@@ -417,15 +404,16 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_pla
 /* Rounds and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
-    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
-    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, PAIR ? 0 : at.rank};
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES;
+    tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, PAIR ? 0 : at.rank};
+    tern_hide(to.lane); /* or addresses made of it take registers all through the loop */
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
         const int tile = at.row_tile + own_tile(state, b);
         const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
+        tern_store_sums<CLUSTER_K, STORE_UNITS>(args, to, tile, scale, state.sum[b]);
     }
 }
 
@@ -445,6 +433,14 @@ __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, un
         tern_block_sync(1, THREADS); /* the ring is the producers' again */
 }
 
+/* The shared row block of PAIR: adds over the warpgroups and the two blocks; true for the one that then has the sums. */
+__device__ __forceinline__ bool add_turns(const tern_place &at, consumer &state, unsigned char *shared) {
+    if constexpr (PAIR)
+        tern_part_sum<WARPS_N, 1, TERN_WARPGROUP * CONSUMERS>(reinterpret_cast<float(&)[1][BLOCK_M / 2]>(state.sum), shared,
+                                                              state.n, 0, 2 + CONSUMERS);
+    return tern_half_sum(state.sum[0], shared, at.rank, state.n == 0);
+}
+
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
     consumer state;
     state.warpgroup = warpgroup;
@@ -457,12 +453,15 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     tern_place at;
     plan tiles(args, at);
     while (tiles.next(at)) {
-        const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
+        state.place = PAIR && at.half ? 0 : state.n;
+        const int active = at.blocks > state.place ? (at.blocks - state.place + WARPS_N - 1) / WARPS_N : 0;
         tern_ring own = use; /* its first slice, if K reaches there */
         tern_ring_skip<STAGES>(own, state.turn);
         tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
         start_sums(args, at, state);
-        if (active == 0 || at.k_begin + state.turn >= at.k_end)
+        if (PAIR && at.half)
+            multiply_tile<1, PAIR ? WARPS_N : 1>(at, state, shared, own);
+        else if (active == 0 || at.k_begin + state.turn >= at.k_end)
             skip_tile(at, state, shared, own);
         else if (active == ROW_BLOCKS)
             multiply_tile<ROW_BLOCKS>(at, state, shared, own);
@@ -470,7 +469,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             multiply_tile<1>(at, state, shared, own);
         __syncwarp();
         add_up(at, state, shared);
-        if (state.turn > 0 || (PAIR && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
+        if (state.turn > 0 || (PAIR && at.half && !add_turns(at, state, shared)))
             continue;
         if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
             continue;
@@ -485,6 +484,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     /* Full: x or its announcement, and the lanes that copy codes and scales. */
     if (threadIdx.x < STAGES)
         tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + 32, 4 * WARPS_N * TERN_WARP_ARRIVALS);
+    if (X_COPY > 0 && threadIdx.x / 32 == 4 * CONSUMERS + 1)
+        tern_tensor_map_make(tensor_map(args), shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, (int)threadIdx.x % 32);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

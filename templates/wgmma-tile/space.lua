@@ -2,12 +2,13 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
 local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS/K_PARTS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8320*CONSUMERS+24*STAGES+256*X_COPY"
+    .. "+(BITS==4?(BLOCK_M>240?4224:8320):8320)*CONSUMERS+24*STAGES+256*X_COPY"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local tiles = 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
+    local output = problem.bits == 4 and p.BLOCK_M > 240 and 4224 or 8320
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + output * p.CONSUMERS
         + 256 * p.X_COPY
 end
 
@@ -141,6 +142,9 @@ local function pair_rule(p, problem, gpu)
     if p.CLUSTER_K > 1 or p.STREAM_K == 1 or p.K_PARTS > 1 or gpu.sms < 2 then
         return "one way to divide K at a time"
     end
+    if p.STAGES <= p.CONSUMERS then
+        return "warpgroups in turn keep a slice each"
+    end
     if is_small(problem) then
         return nil
     end
@@ -183,8 +187,8 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
-    if p.BLOCK_M == 96 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
-        return "BLOCK_M 96 is for an M that it just holds"
+    if p.BLOCK_M == 96 and (problem.m > 96 or problem.m <= 64) or p.BLOCK_M == 112 and (problem.m > 112 or problem.m <= 96) then
+        return "BLOCK_M 96 and 112 are for an M that they just hold"
     end
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
         return "a lower tile holds M"
@@ -253,7 +257,7 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 64, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },

@@ -20,9 +20,11 @@ __device__ __forceinline__ void *tern_slice_barrier_of(unsigned char *barriers, 
 
 // Of one stage; `full` arrivals make it full, `consumers` warps empty.
 __device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_FULL), full);
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_EMPTY), consumers);
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_LANDED), TERN_X_THREADS);
+    unsigned char *at = barriers + TERN_SLICE_BARRIERS * stage;
+    tern_barriers_init(at + TERN_FULL, 1, full);
+    tern_barriers_init(at + TERN_EMPTY, 1, consumers);
+    tern_barriers_init(at + TERN_LANDED, 1, TERN_X_THREADS);
+    tern_barriers_publish();
 }
 
 // The warp between: makes `count` slices known to the tensor cores.

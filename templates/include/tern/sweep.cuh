@@ -43,11 +43,13 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
     if (s.next >= s.end)
         return false;
     if (GROUP_M == 0 || s.step == 0) { // what is left of the share in this tile of x, in equal parts
-        s.tile_m = s.next / s.row_blocks;
+        s.tile_m = 0;
+        if (s.next >= s.row_blocks) // no division where all wait for the first copies
+            s.tile_m = s.next / s.row_blocks;
         s.row_block = s.next - s.tile_m * s.row_blocks;
         const unsigned share = s.end - s.next, rest = s.row_blocks - s.row_block, left = share < rest ? share : rest;
         const unsigned parts = (left + BLOCKS - 1) / BLOCKS;
-        s.blocks = (left + parts - 1) / parts;
+        s.blocks = parts == 1 ? left : (left + parts - 1) / parts;
         s.next += s.blocks;
         return true;
     }
