@@ -63,7 +63,6 @@ constexpr int TOKEN_BYTES = 4 * BLOCK_M;
 constexpr int BARRIERS_AT = TOKENS_AT + CONSUMERS * TOKEN_BYTES;
 
 /* Workspace: [quantised x][largest scales of rows: ROUND_SCALES][counters][slots of sums: STREAM_K], as in wgmma-tile. */
-constexpr int COUNTERS = 2 * CONSUMERS; /* for each block */
 constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
@@ -327,14 +326,7 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
 __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
     unsigned char *counters = tern_x8_end(args) + (ROUND_SCALES ? tern_largest_bytes(args.n) : 0);
-    tern_join join;
-    join.place = at.tile * CONSUMERS + state.warpgroup;
-    join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
-    join.pitch = SLOT_BYTES;
-    join.slots = counters + 8 * COUNTERS * (unsigned long long)gridDim.x + at.first * (2 * SLOT_BYTES) +
-                 state.warpgroup * (SLOT_BYTES / CONSUMERS);
-    join.self = blockIdx.x - at.first;
-    join.all = at.contributors;
+    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES>(counters, at.tile, at.first, at.contributors, state.warpgroup);
     join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
     join.barrier = 2 + state.warpgroup;
     return tern_stream_join(join, state.sum, active);

@@ -15,7 +15,8 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   PAIR            1: two blocks of a cluster share an odd row block, half of K each; 0: whole row blocks
+ *   PAIR            two blocks of a cluster share an odd row block, half of K each; 1: at last; 2: beside the others, by one more
+ *                   warpgroup; 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
@@ -30,6 +31,7 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/part_sum.cuh"
+#include "tern/slice_copy.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
 #include "tern/tensor_copy.cuh"
@@ -38,52 +40,52 @@
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
 
-constexpr int THREADS = TERN_WARPGROUP * (CONSUMERS + 1);
-constexpr int WARPS_N = CONSUMERS / K_PARTS; /* warpgroups side by side along N */
-constexpr int BLOCKS = WARPS_N * ROW_BLOCKS; /* 64-row blocks of W that a tile has at most, */
-constexpr int CTA_TILES = 4 * BLOCKS;        /* in 16-row tiles */
+constexpr int ODD = PAIR == 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
+constexpr int WARPGROUPS = CONSUMERS + ODD + 1, THREADS = TERN_WARPGROUP * WARPGROUPS;
+constexpr int WARPS_N = CONSUMERS / K_PARTS;  /* warpgroups side by side along N */
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS;  /* 64-row blocks of W that a tile has at most, */
+constexpr int CTA_TILES = 4 * (BLOCKS + ODD); /* in 16-row tiles, those of the shared row block last */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
 /* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
  * the next set is wanted. With two it waits for the products whose registers it takes. */
-constexpr int SETS = CHUNKS % 4 == 0 && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
+constexpr int SETS = CHUNKS % 4 == 0 && !ODD && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* codes and scales of a slice are loaded a chunk before they are decoded; else the
                                             scale of the group before is still needed */
 
-/* Shared memory: [x ring][code ring][scale ring][zero ring][output slots][barriers][tensor map]; bytes of one ring entry. */
+/* Shared memory: [x ring][codes][scales][zeros][output slots][sums of ODD][barriers][tensor map]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
 constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
 constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::in_tile * 16 : 0;
-constexpr int CODES_AT = STAGES * X_BYTES;
-constexpr int SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
-constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES;
-constexpr int OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
-constexpr int BARRIERS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT;
-constexpr int MAP_AT =
-    (BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+constexpr int CODES_AT = STAGES * X_BYTES, SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
+constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES, OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
+constexpr int STORE_UNITS = ODD || (BITS == 4 && BLOCK_M > 240) ? 2 : 4; /* fewer where the ring needs the room */
+constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS);        /* of a warpgroup */
+constexpr int HALF_AT =
+    OUTPUT_AT + (CONSUMERS + ODD) * OUTPUT_BYTES; /* sums of the shared row block from the other block, */
+constexpr int HALF_BYTES = ODD ? 4 * 64 * BLOCK_M : 0, BARRIERS_AT = HALF_AT + HALF_BYTES;
+constexpr int HALF_FULL_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* and the barrier of their arrival */
+constexpr int MAP_AT = (HALF_FULL_AT + 8 * ODD + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
 /* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
  * for each block. At most twice as many tiles as workers are cut. */
-constexpr int COUNTERS = STREAM_K ? 2 * CONSUMERS : 0; /* for each block */
 constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr bool MOVE_REGISTERS = ENTRY_REGISTERS < 240;
-constexpr int PRODUCER_REGISTERS = 56;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * (CONSUMERS + 1) - PRODUCER_REGISTERS) / CONSUMERS / 8 * 8;
+constexpr int PRODUCER_REGISTERS = ODD ? 32 : 56, ODD_REGISTERS = !ODD ? 0 : ROW_BLOCKS == 1 ? 160 : 112;
+constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS - ODD_REGISTERS) / CONSUMERS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
-static_assert(CONSUMER_REGISTERS * CONSUMERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * (CONSUMERS + 1),
+static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * WARPGROUPS,
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: else a warpgroup that is ahead takes the slice "
                                      "before its own for it, since a barrier knows the parity of its phase only");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
-static_assert(CHUNKS % SETS == 0, "sets of A registers take turns");
-static_assert(!SCALE_SUMS || 16 * CHUNK <= groups::scale_k, "a chunk lies inside a scale group");
+static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
 static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K && !PAIR, "one way to divide K at a time");
@@ -97,91 +99,44 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producer ---- */
+/* ---- producers: warp 0 copies codes, scales and zeros; warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
+ * copied known to the tensor cores ---- */
 
-/* Warp 0 of the producers copies codes, scales and zeros. Warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
- * copied known to the tensor cores. */
-
-/* Scales and zeros of the slice: 16-byte pieces, two a group and tile of scales, then one of zeros. */
-__device__ __forceinline__ void copy_side(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
-                                          int k_tile, int lane) {
-    constexpr int SCALE_PIECES = CTA_TILES * groups::in_tile * 2, PIECES = SCALE_PIECES + (HAS_ZEROS ? SCALE_PIECES / 2 : 0);
-    if (!GROUPED)
-        return;
-#pragma unroll
-    for (int first = 0; first < PIECES; first += 32) {
-        const int id = first + lane;
-        if (id >= PIECES)
-            break;
-        const bool zero = id >= SCALE_PIECES;
-        const int entry = zero ? id - SCALE_PIECES : id / 2, tile = entry / groups::in_tile;
-        const long long group = (long long)groups::first(k_tile) + entry % groups::in_tile;
-        const long long index = (long long)(at.row_tile + tile) * args.groups + group;
-        const bool inside = tile < 4 * at.blocks && at.row_tile + tile < at.row_tiles && group < args.groups;
-        const unsigned char *from = zero ? static_cast<const unsigned char *>(args.zeros) + 16 * index
-                                         : static_cast<const unsigned char *>(args.scales) + 32 * index + 16 * (id % 2);
-        unsigned char *to =
-            zero ? shared + ZEROS_AT + stage * ZERO_BYTES + 16 * entry : shared + SCALES_AT + stage * SCALE_BYTES + 16 * id;
-        tern_cp_async<16>(to, from, inside);
-    }
-}
-
-/* Codes, 16 bytes a lane: bulk copies as short as a tile are issued one after the other and keep the ring empty. Tiles outside W
- * are left as they are. */
-__device__ __forceinline__ void copy_codes(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
-                                           int k_tile, int lane) {
+/* Codes, scales and zeros of up to COUNT row blocks, to the place of row block FIRST in the ring. */
+template <int FIRST, int COUNT>
+__device__ __forceinline__ void copy_weights(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
+                                             int k_tile, int lane) {
     constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
-    unsigned char *to = shared + CODES_AT + stage * CODE_BYTES + 16 * lane;
-    const unsigned char *from =
-        static_cast<const unsigned char *>(args.codes) + ((long long)at.row_tile * at.k_tiles + k_tile) * BYTES + 16 * lane;
-#pragma unroll
-    for (int tile = 0; tile < CTA_TILES; tile++, from += (long long)at.k_tiles * BYTES)
-        if (tile < inside)
-#pragma unroll
-            for (int piece = 0; piece < BYTES; piece += 512)
-                if (BYTES - piece >= 512 || 16 * lane < BYTES - piece)
-                    tern_cp_async<16>(to + tile * BYTES + piece, from + piece, true);
+    tern_copy_slice_codes<4 * COUNT, BYTES>(shared + CODES_AT + stage * CODE_BYTES + 4 * FIRST * BYTES, args, at, k_tile,
+                                            lane);
+    if (GROUPED)
+        tern_copy_slice_sides<groups, HAS_ZEROS, 4 * COUNT>(
+            shared + SCALES_AT + stage * SCALE_BYTES + 4 * FIRST * groups::in_tile * 32,
+            shared + ZEROS_AT + stage * ZERO_BYTES + 4 * FIRST * groups::in_tile * 16, args, at, k_tile, lane);
 }
 
 /* Warp 0: what belongs to W. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
+    const tern_place odd = tern_odd_place(at);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        copy_codes(args, at, shared, fill.stage, k_tile, lane);
-        copy_side(args, at, shared, fill.stage, k_tile, lane);
+        copy_weights<0, BLOCKS>(args, at, shared, fill.stage, k_tile, lane);
+        if (ODD && k_tile >= odd.k_begin && k_tile < odd.k_end)
+            copy_weights<BLOCKS, ODD>(args, odd, shared, fill.stage, k_tile, lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
 
-/* Warps 2 and 3. */
-__device__ __forceinline__ void produce_x(const tern_args &args, const tern_place &at, unsigned char *shared,
-                                          tern_ring &fill, int thread) {
-    const long long left = args.m - at.x_row - thread / 16;
-    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M);
-    const unsigned short *x =
-        static_cast<const unsigned short *>(args.x) + (at.x_row + thread / 16) * args.k + 8 * (thread % 16);
-    for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
-        tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
-        tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + fill.stage * X_BYTES, x + k_tile * TERN_TILE_K, args.k,
-                                                    inside ? rows : 0, thread);
-        tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_LANDED));
-        tern_ring_advance<STAGES>(fill);
-    }
-}
-
-__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, const unsigned char *map) {
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
     tern_place at;
     plan tiles(args, at);
-    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
-    if (X_COPY > 0 && warp == 1)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, lane);
+    if (ODD)
+        tern_cluster_wait();
     while (tiles.next(at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
@@ -192,9 +147,10 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
-            produce_x(args, at, shared, fill, thread - 64);
+            tern_slices_copy<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, args, at.x_row, at.k_begin, at.k_end, fill,
+                                              thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1 || at.half) { /* the barriers of tern_cluster_sum and tern_half_sum, */
+        if (CLUSTER_K > 1 || (PAIR == 1 && at.half)) { /* the barriers of tern_cluster_sum and tern_half_sum, */
             tern_cluster_sync();
             tern_cluster_sync();
         }
@@ -215,6 +171,7 @@ struct consumer {
     tern_zero_bias zero[ROW_BLOCKS];
     unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
     int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
+    int place;                  /* of its first row block in the tile */
     int warp, lane;             /* warp within the warpgroup */
     tern_gather gather;
 };
@@ -222,7 +179,7 @@ struct consumer {
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
  * warpgroups, so that a low tile occupies all of them. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
-    return (b * WARPS_N + state.n) * 4 + state.warp;
+    return (b * WARPS_N + state.place) * 4 + state.warp;
 }
 
 /* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
@@ -367,14 +324,27 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
     release(state, shared, released);
 }
 
-/* The same for a warpgroup without rows in the tile. */
-__device__ __forceinline__ void skip_tile(const tern_place &at, const consumer &state, unsigned char *shared,
-                                          tern_ring use) {
-    for (int k_tile = at.k_begin + state.turn; k_tile < at.k_end; k_tile += K_PARTS) {
+/* Gives back the warpgroup's slices k_begin .. k_end - 1, which it does not multiply. */
+__device__ __forceinline__ void skip_slices(const consumer &state, unsigned char *shared, tern_ring &use, int k_begin,
+                                            int k_end) {
+    for (int k_tile = k_begin; k_tile < k_end; k_tile += K_PARTS) {
         tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
         tern_ring_advance<STAGES, K_PARTS>(use);
     }
+}
+
+/* Of warpgroup `warpgroup`; CONSUMERS is that of ODD. */
+__device__ __forceinline__ consumer start_consumer(int warpgroup) {
+    consumer state;
+    state.warpgroup = warpgroup;
+    state.n = warpgroup % WARPS_N;
+    state.turn = K_PARTS > 1 ? warpgroup / WARPS_N : 0;
+    state.place = warpgroup == CONSUMERS ? BLOCKS : state.n;
+    state.warp = (int)threadIdx.x / 32 % 4;
+    state.lane = (int)threadIdx.x % 32;
+    state.gather = tern_gather_start(state.lane);
+    return state;
 }
 
 /* Zero sums; zero points that do not change along K. */
@@ -401,15 +371,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
 __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
     unsigned char *counters = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
-    tern_join join;
-    join.place = at.tile * CONSUMERS + state.warpgroup;
-    join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
-    join.pitch = SLOT_BYTES;
-    join.slots = counters + 8 * COUNTERS * (unsigned long long)gridDim.x + at.first * (2 * SLOT_BYTES) +
-                 state.warpgroup * (SLOT_BYTES / CONSUMERS);
-    join.self = blockIdx.x - at.first;
-    join.all = at.contributors;
-    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
+    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES>(counters, at.tile, at.first, at.contributors, state.warpgroup);
+    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES);
     join.barrier = 2 + state.warpgroup;
     return tern_stream_join(join, state.sum, active);
 }
@@ -417,7 +380,7 @@ __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_pla
 /* Rounds and stores y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
-    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT;
+    unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES;
     const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, PAIR ? 0 : at.rank};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
@@ -425,7 +388,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
             break;
         const int tile = at.row_tile + own_tile(state, b);
         const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
-        tern_store_sums<CLUSTER_K>(args, to, tile, scale, state.sum[b]);
+        tern_store_sums<CLUSTER_K, STORE_UNITS>(args, to, tile, scale, state.sum[b]);
     }
 }
 
@@ -446,16 +409,12 @@ __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, un
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
-    consumer state;
-    state.warpgroup = warpgroup;
-    state.n = warpgroup % WARPS_N;
-    state.turn = warpgroup / WARPS_N;
-    state.warp = (int)threadIdx.x / 32 % 4;
-    state.lane = (int)threadIdx.x % 32;
-    state.gather = tern_gather_start(state.lane);
+    consumer state = start_consumer(warpgroup);
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
+    if (ODD)
+        tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
         tern_ring own = use; /* its first slice, if K reaches there */
@@ -463,36 +422,79 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
         start_sums(args, at, state);
         if (active == 0 || at.k_begin + state.turn >= at.k_end)
-            skip_tile(at, state, shared, own);
-        else if (active == ROW_BLOCKS)
+            skip_slices(state, shared, own, at.k_begin + state.turn, at.k_end);
+        else if (ROW_BLOCKS == 1 || active == ROW_BLOCKS)
             multiply_tile<ROW_BLOCKS>(at, state, shared, own);
         else
             multiply_tile<1>(at, state, shared, own);
         __syncwarp();
         add_up(at, state, shared);
-        if (state.turn > 0 || (PAIR && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
+        if (state.turn > 0 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
             continue;
         if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
             continue;
+        if (ODD && ROW_BLOCKS * BLOCK_M > 224)
+            tern_hide(state.lane); /* or addresses of stores take registers all through the loop; costs it 2 % elsewhere */
         store_sums(args, at, state, shared, active);
+    }
+}
+
+/* The shared row block of ODD: block 0 sends its sums of the first half of K to block 1, which adds and stores. */
+__device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char *shared) {
+    consumer state = start_consumer(CONSUMERS);
+    unsigned char *slots = shared + HALF_AT + 16 * (threadIdx.x % TERN_WARPGROUP), *full = shared + HALF_FULL_AT;
+    tern_ring use = {0, 0};
+    tern_place at;
+    plan tiles(args, at);
+    tern_cluster_wait();
+    while (tiles.next(at)) {
+        tern_place odd = tern_odd_place(at);
+        odd.row_tile -= 4 * BLOCKS; /* of the tile that own_tile counts from */
+        start_sums(args, odd, state);
+        skip_slices(state, shared, use, 0, odd.k_begin);
+        if (odd.k_begin < odd.k_end)
+            multiply_tile<1>(odd, state, shared, use);
+        tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
+        if (at.half && at.rank == 0)
+            tern_half_send(state.sum[0], slots, full);
+        skip_slices(state, shared, use, odd.k_end, at.k_end);
+        if (!at.half || at.rank == 0)
+            continue;
+        tern_half_receive(state.sum[0], slots, full);
+        if (ROW_BLOCKS == 1)
+            tern_hide(state.lane);
+        store_sums(args, odd, state, shared, 1);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
     const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
     /* Full: x or its announcement, and the lanes that copy codes and scales. */
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + 32, 4 * WARPS_N * TERN_WARP_ARRIVALS);
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + 32, 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS);
+    if (ODD && threadIdx.x == STAGES) {
+        tern_barrier_init(shared + HALF_FULL_AT, 1);
+        tern_barrier_arrive_expect(shared + HALF_FULL_AT, HALF_BYTES); /* that block 0 sends */
+    }
+    if (X_COPY > 0 && threadIdx.x / 32 == 4 * (CONSUMERS + ODD) + 1)
+        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, (int)threadIdx.x % 32);
     __syncthreads();
-    if (warpgroup == CONSUMERS) {
-        if (MOVE_REGISTERS)
-            tern_registers_lower<PRODUCER_REGISTERS>();
-        produce(args, shared);
+    if (ODD)
+        tern_cluster_arrive();
+    if (warpgroup == CONSUMERS + ODD) {
+        tern_registers_lower<PRODUCER_REGISTERS>();
+        produce(args, shared, map);
+    } else if (ODD && warpgroup == CONSUMERS) {
+        if (ROW_BLOCKS == 1)
+            tern_registers_raise<ODD_REGISTERS>();
+        else
+            tern_registers_lower<ODD_REGISTERS>();
+        consume_odd(args, shared);
     } else {
-        if (MOVE_REGISTERS)
-            tern_registers_raise<CONSUMER_REGISTERS>();
+        tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
 }

@@ -1,14 +1,17 @@
 -- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
-local smem = "STAGES*(256*BLOCK_M+4*CONSUMERS/K_PARTS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+8320*CONSUMERS+24*STAGES+256*X_COPY"
+local smem = "STAGES*(256*BLOCK_M+4*(CONSUMERS/K_PARTS*ROW_BLOCKS+(PAIR==2))*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
+    .. "+(PAIR==2?12680+256*BLOCK_M:(BITS==4?(BLOCK_M>240?4224:8320):8320)*CONSUMERS)+24*STAGES+256*X_COPY"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
-    local tiles = 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + 8320 * p.CONSUMERS
-        + 256 * p.X_COPY
+    local tiles = 4 * (p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS + (p.PAIR == 2 and 1 or 0))
+    local output = (problem.bits == 4 and p.BLOCK_M > 240 and 4224 or 8320) * p.CONSUMERS
+    if p.PAIR == 2 then -- one more of the short ones, and the sums that come from the other block
+        output = 4224 * 3 + 256 * p.BLOCK_M + 8
+    end
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + output + 256 * p.X_COPY
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
@@ -30,19 +33,22 @@ local function scale_rule(p, problem)
     end
 end
 
--- Registers a consumer thread has: setmaxnreg hands it what the producers (56) leave of the launch's equal share. kernel.cu
--- asserts the same sum, so that no build can wait for registers that do not come.
+-- Registers a consumer thread has: setmaxnreg hands it what the producers (56) leave of the launch's equal share, with PAIR 2 those
+-- (32) and the warpgroup of the shared row block. kernel.cu asserts the same sum, so that no build can wait for registers that do not
+-- come.
 local function register_rule(p, problem)
-    local share = 65536 // (128 * (p.CONSUMERS + 1)) // 8 * 8
-    local budget = math.min((share * (p.CONSUMERS + 1) - 56) // p.CONSUMERS // 8 * 8, 240)
+    local odd = p.PAIR == 2
+    local warpgroups, others = p.CONSUMERS + (odd and 2 or 1), odd and (p.ROW_BLOCKS == 1 and 192 or 144) or 56
+    local share = 65536 // (128 * warpgroups) // 8 * 8
+    local budget = math.min((share * warpgroups - others) // p.CONSUMERS // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, scales and zero points, addresses of slots
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
-    local sets = (p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
-    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + 40 + 16 * p.STREAM_K
+    local sets = (odd or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
+    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + (odd and 28 or 40) + 16 * p.STREAM_K
     if needed > budget then
         return "registers"
     end
@@ -115,14 +121,14 @@ end
 
 -- Row blocks of 64 times tiles of x, the clusters that are resident, and the row blocks that each takes at a time.
 local row_blocks = "ceil_div(M,BLOCK_M)*ceil_div(N,64)"
-local clusters = "max(SMS/(CLUSTER_K+PAIR)*(8-(CLUSTER_K>3))/8,1)"
+local clusters = "max(SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8,1)"
 local held = "(CONSUMERS/K_PARTS*ROW_BLOCKS)"
 
 -- Elements of y that the busiest block computes. Warpgroups without a row block leave the tensor cores to the others, but not the
 -- time that dequantising takes: what is free in the last turn counts a quarter.
 local share = "ceil_div(" .. row_blocks .. "," .. clusters .. ")"
 local busiest_block = "STREAM_K>0?64*BLOCK_M*" .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held
-    .. "*ceil_div(" .. share .. "," .. held .. "))/(CLUSTER_K+PAIR)"
+    .. "*ceil_div(" .. share .. "," .. held .. "))/(CLUSTER_K+(PAIR>0))"
 
 -- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
 -- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
@@ -132,7 +138,7 @@ local function busiest(p, problem, gpu, block_m)
     local share
     if row_blocks * tiles_m <= gpu.sms * blocks * 6 then
         share = (row_blocks * tiles_m + gpu.sms - 1) // gpu.sms
-        if p.PAIR == 1 then
+        if p.PAIR > 0 then
             local pairs = gpu.sms // 2
             share = ((row_blocks * tiles_m + pairs - 1) // pairs) / 2
         elseif p.ROW_BLOCKS == 1 then
@@ -152,15 +158,21 @@ local function pair_rule(p, problem, gpu)
     if p.CLUSTER_K > 1 or p.STREAM_K == 1 or p.K_PARTS > 1 or gpu.sms < 2 then
         return "one way to divide K at a time"
     end
+    if p.PAIR == 2 and (p.CONSUMERS ~= 2 or p.SCALE_WEIGHTS == 0 and problem.groups > 1) then
+        return "PAIR 2 has registers for two warpgroups, one more and one set of sums"
+    end
     if is_small(problem) then
         return nil
+    end
+    if p.PAIR == 2 and p.X_COPY == 0 then
+        return "warps that copy x are in the way of three warpgroups that multiply"
     end
     local row_blocks = (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
     local pairs = gpu.sms // 2
     if (row_blocks + pairs - 1) // pairs > 1.9 * ((row_blocks + gpu.sms - 1) // gpu.sms) then
         return "whole row blocks come out as even"
     end
-    if row_blocks > 6 * gpu.sms * p.CONSUMERS * p.ROW_BLOCKS then
+    if row_blocks > (p.PAIR == 2 and 3 or 6) * gpu.sms * p.CONSUMERS * p.ROW_BLOCKS then
         return "half a row block is little of a long share"
     end
 end
@@ -194,8 +206,8 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
-    if p.BLOCK_M == 96 and (problem.m > p.BLOCK_M or 3 * problem.m <= 2 * p.BLOCK_M) then
-        return "BLOCK_M 96 is for an M that it just holds"
+    if p.BLOCK_M == 96 and (problem.m > 96 or problem.m <= 64) or p.BLOCK_M == 112 and (problem.m > 112 or problem.m <= 96) then
+        return "BLOCK_M 96 and 112 are for an M that they just hold"
     end
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
         return "a lower tile holds M"
@@ -264,7 +276,7 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 64, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
@@ -272,7 +284,7 @@ return {
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
-        { name = "PAIR", values = { 0, 1 }, default = 0, doc = "1: two blocks of a cluster share an odd row block, half of K each" },
+        { name = "PAIR", values = { 0, 1, 2 }, default = 0, doc = "two blocks of a cluster share an odd row block, half of K each, 1: at last, 2: beside the others" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
         { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
@@ -282,11 +294,11 @@ return {
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.
     -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K>0?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+PAIR),"
-            .. "SMS/(CLUSTER_K+PAIR)*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+PAIR)" },
-        block = "128*(CONSUMERS+1)",
+        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+PAIR),"
+            .. "SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0))" },
+        block = "128*(CONSUMERS+1+(PAIR==2))",
         smem = smem,
-        cluster = "CLUSTER_K+PAIR",
+        cluster = "CLUSTER_K+(PAIR>0)",
         busiest = busiest_block,
         workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },

@@ -7,6 +7,7 @@
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
 #include "tern/tensor_copy.cuh"
+#include "tern/tile_plan.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_e4m3.cuh"
@@ -158,6 +159,29 @@ extern "C" __global__ void wgmma_sweep(struct tern_args args) {
         for (unsigned b = 0; b < sweep.blocks; b++)
             y[sweep.tile_m * sweep.row_blocks + sweep.row_block + b]++;
         y[sweep.row_blocks * sweep.tiles_m + blockIdx.x] += sweep.blocks;
+    }
+}
+
+// Every two blocks are a pair of tern_plan with PAIR 2, tiles of 4 row blocks; n = 64 k rows of W, m rows of x in tiles of 128. y: how many
+// k tiles of each (tile of x, row block) were multiplied, then of each block.
+extern "C" __global__ void wgmma_pairs(struct tern_args args) {
+    unsigned *y = (unsigned *)args.y;
+    const int row_blocks = (int)args.k, tiles_m = (int)((args.m + 127) / 128);
+    args.n = 64 * args.k;
+    tern_place at;
+    tern_plan<4, 128, 8, 1, 0, 2> plan(args, at);
+    for (int halves = 0; plan.next(at);) {
+        const tern_place odd = tern_odd_place(at);
+        if (at.blocks > 4 || (halves += at.half) > 1 || at.x_row / 128 >= tiles_m || (at.blocks == 0 && !at.half))
+            tern_emu_fault("pairs: a place outside the problem, or two shared row blocks");
+        for (int b = 0; b <= at.blocks; b++) {
+            const int row_block = b < at.blocks ? at.row_tile / 4 + b : odd.row_tile / 4;
+            const unsigned k_tiles = (unsigned)(b < at.blocks ? at.k_end - at.k_begin : odd.k_end - odd.k_begin);
+            if (k_tiles > 0 && row_block >= row_blocks)
+                tern_emu_fault("pairs: a row block outside W");
+            y[k_tiles > 0 ? at.x_row / 128 * row_blocks + row_block : 0] += k_tiles;
+            y[row_blocks * tiles_m + blockIdx.x] += k_tiles;
+        }
     }
 }
 

@@ -149,6 +149,13 @@ __device__ __forceinline__ unsigned tern_uniform(unsigned value) {
     return __shfl_sync(0xFFFFFFFFu, value, 0);
 }
 
+// Hides from the compiler where a value comes from, so that nothing is made of it earlier.
+__device__ __forceinline__ void tern_hide(int &value) {
+#ifndef TERN_EMULATOR
+    asm volatile("" : "+r"(value));
+#endif
+}
+
 // Stores four 8 x 8 matrices of 16-bit elements, each transposed: value[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of
 // row l/4 of matrix j; lane 8*j + r gives the shared-memory address where column r of matrix j goes (16 bytes).
 __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned (&value)[4]) {

@@ -7,6 +7,7 @@
 #ifndef TERN_SLICE_RING_CUH
 #define TERN_SLICE_RING_CUH
 
+#include "tern/abi.h"
 #include "tern/pipeline.cuh"
 #include "tern/tensor_copy.cuh"
 
@@ -20,9 +21,11 @@ __device__ __forceinline__ void *tern_slice_barrier_of(unsigned char *barriers, 
 
 // Of one stage; `full` arrivals make it full, `consumers` warps empty.
 __device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_FULL), full);
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_EMPTY), consumers);
-    tern_barrier_init(tern_slice_barrier_of(barriers, stage, TERN_LANDED), TERN_X_THREADS);
+    unsigned char *at = barriers + TERN_SLICE_BARRIERS * stage;
+    tern_barriers_init(at + TERN_FULL, 1, full);
+    tern_barriers_init(at + TERN_EMPTY, 1, consumers);
+    tern_barriers_init(at + TERN_LANDED, 1, TERN_X_THREADS);
+    tern_barriers_publish();
 }
 
 // The warp between: makes `count` slices known to the tensor cores.
@@ -34,6 +37,23 @@ __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, ter
         __syncwarp();
         if (lane == 0)
             tern_barrier_arrive(tern_slice_barrier_of(barriers, fill.stage, TERN_FULL));
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+// The two warps that copy slices k_begin .. k_end - 1 of 128 k, ROWS rows of x from `row` on, by cp.async.
+template <int STAGES, int ROWS>
+__device__ __forceinline__ void tern_slices_copy(unsigned char *ring, unsigned char *barriers, const tern_args &args,
+                                                 long long row, int k_begin, int k_end, tern_ring &fill, int thread) {
+    const long long left = args.m - row - thread / 16;
+    const int rows = (int)(left < ROWS ? left : ROWS);
+    const unsigned short *x = static_cast<const unsigned short *>(args.x) + (row + thread / 16) * args.k + 8 * (thread % 16);
+    for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
+        tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
+        const bool inside = k_tile * TERN_TILE_K + 8 * (thread % 16) < args.k;
+        tern_copy_swizzled<ROWS, TERN_X_THREADS>(ring + fill.stage * (2 * ROWS * TERN_TILE_K), x + k_tile * TERN_TILE_K,
+                                                 args.k, inside ? rows : 0, thread);
+        tern_cp_async_arrive(tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED));
         tern_ring_advance<STAGES>(fill);
     }
 }

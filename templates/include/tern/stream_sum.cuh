@@ -51,6 +51,22 @@ struct tern_join {
     int barrier;          // a named barrier of the warpgroup
 };
 
+// All but the place for the answer and the barrier, of warpgroup `warpgroup` of CONSUMERS in tile `tile`, which has `contributors`
+// from block `first` on. At `counters` two for each block of the grid and warpgroup, behind them two slots of SLOT_BYTES a block.
+template <int CONSUMERS, long long SLOT_BYTES>
+__device__ __forceinline__ tern_join tern_join_make(unsigned char *counters, unsigned tile, unsigned first,
+                                                    unsigned contributors, int warpgroup) {
+    tern_join join;
+    join.place = tile * CONSUMERS + (unsigned)warpgroup;
+    join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
+    join.slots = counters + 16 * CONSUMERS * (unsigned long long)gridDim.x + first * (2 * SLOT_BYTES) +
+                 warpgroup * (SLOT_BYTES / CONSUMERS);
+    join.pitch = SLOT_BYTES;
+    join.self = blockIdx.x - first;
+    join.all = contributors;
+    return join;
+}
+
 // True if it is the last one to come; then `sum` is that of all contributors, added in the order of K. All threads of the
 // warpgroup call.
 template <int ROW_BLOCKS, int COUNT>

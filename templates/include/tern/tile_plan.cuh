@@ -11,16 +11,28 @@
 // One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
 struct tern_place {
     int row_tile;                       // first 16-row tile of W
-    int blocks;                         // row blocks, from 1 on
+    int blocks;                         // row blocks, from 1 on; PAIR 2: from 0 on
     int row_tiles, k_tiles;             // of W
     int k_begin, k_end, rank;           // k tiles of this block, which is number `rank` of its cluster
     long long x_row;                    // first row of x
-    bool half;                          // PAIR: the last one, of which the other block of the cluster has the rest of K
+    bool half;                          // PAIR 1: the last one, of which the other block of the cluster has the rest of K;
+    int odd_tile;                       // PAIR 2: beside the last one such a row block, and its first 16-row tile
     unsigned tile, first, contributors; // STREAM_K: see tern_stream_turn
 };
 
+// PAIR 2: the block's part of the shared row block beside `at`; no k tiles if it has none.
+__device__ __forceinline__ tern_place tern_odd_place(const tern_place &at) {
+    tern_place odd = at;
+    odd.row_tile = at.odd_tile;
+    odd.blocks = 1;
+    odd.k_begin = !at.half ? at.k_end : at.rank == 0 ? 0 : at.k_tiles / 2;
+    odd.k_end = at.half && at.rank == 0 ? at.k_tiles / 2 : at.k_end;
+    return odd;
+}
+
 // BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles. PAIR: the two of a
-// cluster have equally many row blocks each, and of an odd one, their last place, half of K each.
+// cluster have equally many row blocks each, and of an odd one half of K each: as their last place (1), or beside it if it has the same
+// rows of x (2).
 template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0> struct tern_plan {
     static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K;
     tern_sweep sweep;
@@ -30,7 +42,7 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
     // Sets what all places have in common.
     __device__ __forceinline__ tern_plan(const tern_args &args, tern_place &at) {
         const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
-        sweep = tern_sweep_start<BLOCKS, PAIR>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+        sweep = tern_sweep_start<BLOCKS, (PAIR > 0)>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
         at.row_tiles = (int)((args.n + 15) / 16);
         at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
         at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -61,6 +73,17 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
             at.tile = turn.tile;
             at.first = turn.first;
             at.contributors = turn.contributors;
+        } else if (PAIR == 2) {
+            if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
+                if (odd == odd_end)
+                    return false;
+                sweep.blocks = 0;
+                sweep.tile_m = odd / sweep.row_blocks;
+            }
+            const unsigned first = sweep.tile_m * sweep.row_blocks;
+            at.half = odd != odd_end && sweep.next >= sweep.end && odd >= first && odd < first + sweep.row_blocks;
+            at.odd_tile = (int)(odd - first) * 4;
+            odd = at.half ? odd_end : odd;
         } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
             if (!PAIR || odd == odd_end)
                 return false;

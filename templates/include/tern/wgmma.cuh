@@ -108,6 +108,8 @@ template <int N, int BF16> struct tern_wgmma {
     ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define TERN_WGMMA_TEXT_48 TERN_WGMMA_TEXT_32 \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TERN_WGMMA_TEXT_56 TERN_WGMMA_TEXT_48 \
+    ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TERN_WGMMA_TEXT_64 TERN_WGMMA_TEXT_48 \
     ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define TERN_WGMMA_TEXT_72 TERN_WGMMA_TEXT_64 \
@@ -137,6 +139,8 @@ template <int N, int BF16> struct tern_wgmma {
 #define TERN_WGMMA_OUT_48 TERN_WGMMA_OUT_32, \
     "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
     "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
+#define TERN_WGMMA_OUT_56 TERN_WGMMA_OUT_48, \
+    "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
 #define TERN_WGMMA_OUT_64 TERN_WGMMA_OUT_48, \
     "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
     "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
@@ -180,6 +184,7 @@ TERN_WGMMA_DEFINE(32, 16, 16, 17, 18, 19, 20, 21)
 TERN_WGMMA_DEFINE(48, 24, 24, 25, 26, 27, 28, 29)
 TERN_WGMMA_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
 TERN_WGMMA_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
+TERN_WGMMA_DEFINE(112, 56, 56, 57, 58, 59, 60, 61)
 TERN_WGMMA_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)
 TERN_WGMMA_DEFINE(144, 72, 72, 73, 74, 75, 76, 77)
 TERN_WGMMA_DEFINE(160, 80, 80, 81, 82, 83, 84, 85)

@@ -7,11 +7,13 @@
 #include "tern/bias.cuh"
 #include "tern/pipeline.cuh"
 
-// Bytes of shared memory of a warp; 32 spread the four of a warpgroup over the banks.
-#define TERN_STORE_SLOT (4 * TERN_TURN_SLOT + 32)
+// Bytes of shared memory of a warp that stores up to `units` times 16 rows of x at once (4, 2 or 1); 32 spread the four of a warpgroup
+// over the banks.
+#define TERN_STORE_SLOT_OF(units) ((units)*TERN_TURN_SLOT + 32)
+#define TERN_STORE_SLOT           TERN_STORE_SLOT_OF(4)
 
 struct tern_store {
-    unsigned char *slots; // 4 * TERN_STORE_SLOT bytes of the warpgroup
+    unsigned char *slots; // 4 * TERN_STORE_SLOT_OF(MOST) bytes of the warpgroup
     int barrier;          // a named barrier of its own
     int warp, lane;       // warp within the warpgroup
     long long x_row;      // first row of x
@@ -20,13 +22,17 @@ struct tern_store {
 
 // Stores times scale (row g, row g + 8 of the warp's tile), plus the bias; `tile` is the warp's 16-row tile of W. N is a multiple of 8: a
 // chunk of 8 columns is inside or outside. All four warps call.
-template <int CLUSTER, int COUNT>
+template <int CLUSTER, int MOST = 4, int COUNT>
 __device__ __forceinline__ void tern_store_sums(const tern_args &args, const tern_store &to, int tile, float2 scale,
                                                 const float (&sum)[COUNT]) {
-    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER, PASS = OWN % 4 == 0 ? 4 : OWN % 2 == 0 ? 2 : 1;
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
+                  PASS = MOST == 4 && OWN % 4 == 0 ? 4
+                         : OWN % 2 == 0            ? 2
+                                                   : 1,
+                  SLOT = TERN_STORE_SLOT_OF(MOST);
     const int lane = to.lane, chunk = lane % 8;
-    unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
-    const unsigned char *unit = to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
+    unsigned char *own = to.slots + to.warp * SLOT;
+    const unsigned char *unit = to.slots + chunk / 2 * SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
     const long long n = 16LL * (tile - to.warp) + 8 * chunk, left = args.m - to.x_row;
     const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4);
     const int first_row = 16 * to.warp + lane / 8;
