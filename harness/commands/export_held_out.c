@@ -2,6 +2,7 @@
  * tell what the answer costs. See export_times.h. */
 #include "commands/export_times.h"
 
+#include "core/log.h"
 #include "core/str.h"
 
 #include <inttypes.h>
@@ -30,6 +31,9 @@ static void ask(struct trial *t, const struct tern_selection_table *table, size_
         r->unknown++;
         return;
     }
+    tern_log_debug("held out: %s %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64 ": %s %s, %.1f %% over the best%s", row->format,
+                   row->layer, row->m, row->n, row->k, answer.kernel->template_name, answer.kernel->params, 100 * regret,
+                   bounded ? " at most" : "");
     r->bounded += bounded;
     if (!bounded) {
         r->measured_geomean += log1p(regret);
