@@ -23,11 +23,11 @@ check() { # name, condition's exit code
     fi
 }
 
-# ---- the matrix: the default candidate and one more, every order of threads -----------------------------------------------------
+# ---- the matrix: the default candidate, of some formats one more, every order of threads ------------------------------
 verify() { # least number of pairs, option...
     local least=$1 code rows=0
     shift
-    timeout -k 5 400 "$tune" verify --backend emu --per-template 1 --order all --jobs "$(nproc)" --cache "$work/cache" "$@" \
+    timeout -k 5 400 "$tune" verify --backend emu --jobs "$(nproc)" --cache "$work/cache" "$@" \
         >"$work/log" 2>"$work/errors"
     code=$?
     while read -r template format good failed _ launches _; do
@@ -43,15 +43,18 @@ verify() { # least number of pairs, option...
     [ "$rows" -ge "$least" ]
     check "$rows pairs of template and format were checked" $?
 }
-verify 16 "$@"
-# bfloat16: three code widths decode in three ways
-verify 12 --activations bf16 --formats ternary-g128,gptq4-g128-asym,gptq8-g64-asym "$@"
+# every code width twice, by the way it decodes and by its groups; the rest by the default alone
+verify 34 --per-template 1 --order all --formats ternary-g128,gptq3-g128,gptq4-g128-asym,gptq8-g64-asym "$@"
+verify 58 --per-template 0 --order all --formats "ternary-g64,ternary-channel,ternary-tensor,gptq2-g64,gptq2-channel-asym,gptq3-g32-asym" "$@"
+verify 52 --per-template 0 --order all --formats "gptq4-g32,gptq4-g96-asym,gptq4-g128,gptq4-channel,gptq8-channel,gptq8-channel-asym" "$@"
+# bfloat16: three code widths decode in three ways; here and below one order of threads
+verify 12 --per-template 1 --order shuffled --activations bf16 --formats ternary-g128,gptq4-g128-asym,gptq8-g64-asym "$@"
 grep -q '^activations: bf16' "$work/log"
 check "the table says that it is of bfloat16" $?
 # int8: x is quantised first; code widths, groups that are short or span a tile, one scale a row, by both templates
-verify 10 --activations int8 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel "$@"
+verify 10 --per-template 1 --order shuffled --activations int8 --formats ternary-g128,ternary-tensor,gptq4-g32,gptq4-g128-asym,gptq8-channel "$@"
 # e4m3: 2-bit codes decode in two ways, 4-bit ones in a third
-verify 5 --activations e4m3 --formats ternary-g128,ternary-tensor,gptq2-g64-asym,gptq4-g32,gptq4-g128-asym "$@"
+verify 5 --per-template 1 --order shuffled --activations e4m3 --formats ternary-g128,ternary-tensor,gptq2-g64-asym,gptq4-g32,gptq4-g128-asym "$@"
 
 # ---- a kernel with one bug at a time --------------------------------------------------------------------------------------------
 home=$work/home
