@@ -125,8 +125,10 @@ double tern_times_us(const struct tern_times *times, const struct tern_results *
     return NAN;
 }
 
-double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
-                        const struct tern_result *b) {
+/* On that problem: time of the kernel of row a over that of row b, both from finals, else both from screens; NAN if no stage has
+ * both. */
+static double ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
+                    const struct tern_result *b) {
     for (int final = 1; final >= 0; final--) {
         const struct time *left = find(&times->rows[problem], a, final, NULL);
         const struct time *right = left ? find(&times->rows[problem], b, final, left->policy) : NULL;
@@ -191,7 +193,7 @@ void tern_times_cover(const struct tern_times *times, const struct tern_results 
         for (size_t p = 0; p < count; p++) {
             const struct tern_result *a = &rows->rows[kernel], *b = &rows->rows[p];
             bool own = !strcmp(a->build_key, b->build_key);
-            c.slowdown[kernel * count + p] = !may_serve(a, b) ? NAN : own ? 1.0 : tern_times_ratio(times, p, a, b);
+            c.slowdown[kernel * count + p] = !may_serve(a, b) ? NAN : own ? 1.0 : ratio(times, p, a, b);
         }
     for (size_t p = 0; p < count; p++)
         stand_ins[p] = (struct tern_export_stand_in){NULL, 1.0};

@@ -18,10 +18,6 @@ void tern_times_free(struct tern_times *times);
  * screens; NAN if it was not tried. */
 double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,
                      const struct tern_result *kernel);
-/* On the problem of rows[problem]: time of the kernel of row a over that of row b, both from finals, else both from
- * screens; NAN if no stage has both. */
-double tern_times_ratio(const struct tern_times *times, size_t problem, const struct tern_result *a,
-                        const struct tern_result *b);
 /* Its time over the fastest candidate's that ran right there, less 1, both from screens. A kernel that was never tried there
  * (its template calls it senseless for so few rows) is judged by its time at `tuned`, a problem of the same (N, K) with more
  * rows: *bounded, the regret is no larger than that. NAN if that is not known either. */
