@@ -1,4 +1,4 @@
-/* A kernel of kernels/ on the CPU emulator, for the tests of the fixed device code. */
+/* A kernel on the CPU emulator, for tests of the fixed device code and of templates. */
 #ifndef TERN_TESTS_KERNEL_FIXTURE_H
 #define TERN_TESTS_KERNEL_FIXTURE_H
 
@@ -32,12 +32,26 @@ static inline char *read_kernel(const char *file) {
     return text;
 }
 
+/* Compiles a kernel's whole source and loads `entry`; `file` is what messages call it. */
+static inline void emulate_source(struct emulated *e, const char *source, const char *file, const char *entry) {
+    struct tern_str log = {0};
+    struct tern_error err = {0};
+    int ok = 0;
+    tern_str_format(e->path, sizeof e->path, "/tmp/tern-test-%ld-%s.so", (long)getpid(), entry);
+    assert_int_equal(tern_emu_compile(source, file, e->path, 0, &log, &ok, &err), TERN_OK);
+    if (!ok)
+        fail_msg("%s: %s", file, tern_str_text(&log));
+    assert_int_equal(tern_backend_emu.open(0, &e->context, &err), TERN_OK);
+    if (tern_backend_emu.module_load(e->context, e->path, strlen(e->path), entry, 0, &e->module, &e->function, &err) !=
+        TERN_OK)
+        fail_msg("%s", err.text);
+    tern_str_free(&log);
+}
+
 static inline void emulate(struct emulated *e, const char *file, const char *macros, const char *wrapper,
                            const char *entry) {
     static const char include[] = "#include \"kernels.h\"";
-    struct tern_str source = {0}, log = {0};
-    struct tern_error err = {0};
-    int ok = 0;
+    struct tern_str source = {0};
     char *text = read_kernel(file);
     const char *at = text ? strstr(text, include) : NULL;
     assert_non_null(at);
@@ -45,17 +59,9 @@ static inline void emulate(struct emulated *e, const char *file, const char *mac
                     at + sizeof include - 1);
     if (wrapper)
         tern_str_append(&source, wrapper);
-    tern_str_format(e->path, sizeof e->path, "/tmp/tern-test-%ld-%s.so", (long)getpid(), entry);
-    assert_int_equal(tern_emu_compile(tern_str_text(&source), file, e->path, 0, &log, &ok, &err), TERN_OK);
-    if (!ok)
-        fail_msg("%s: %s", file, tern_str_text(&log));
-    assert_int_equal(tern_backend_emu.open(0, &e->context, &err), TERN_OK);
-    if (tern_backend_emu.module_load(e->context, e->path, strlen(e->path), entry, 0, &e->module, &e->function, &err) !=
-        TERN_OK)
-        fail_msg("%s", err.text);
+    emulate_source(e, tern_str_text(&source), file, entry);
     free(text);
     tern_str_free(&source);
-    tern_str_free(&log);
 }
 
 static inline void end(struct emulated *e) {

@@ -1,31 +1,20 @@
 /* What raw codes (mma-decode, mma-stream, mma-resident), digits (imma-decode, imma-resident) and bfloat16 do with values that a
  * bound cannot judge, on the CPU emulator: infinities and NaN in x, rows whose weights are all 0, single values of x of every
  * magnitude, and large ones among small ones. */
-#include "core/file.h"
+#include "kernel_fixture.h"
+
 #include "core/activation.h"
 #include "core/half.h"
-#include "device/backend.h"
-#include "device/compiler.h"
 #include "formats/layout.h"
-#include "verify/guard.h"
 #include "verify/reference.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* UNSEEN: k whose weights are all 0. */
 enum { N = 176, K = 384, M = 2, ZERO_ROW = 21, UNSEEN = 250, WARPS = 4 };
 
 struct fixture {
-    void *context, *module, *function;
-    char path[PATH_MAX];
+    struct emulated kernel;
     int cluster; /* blocks; a pair has row blocks enough to use each place of its sums again */
     int zero;    /* point of the format */
     struct tern_weights weights;
@@ -62,20 +51,10 @@ static int open_format(void **state, const struct format_case *of, const char *s
     static struct fixture f;
     struct tern_error err = {0};
     struct tern_format format;
-    struct tern_str source = {0}, log = {0};
-    char file[PATH_MAX], *text = NULL;
-    size_t length = 0;
-    int ok = 0;
-    assert_int_equal(tern_file_home_path(source_file, file, sizeof file, &err), TERN_OK);
-    assert_int_equal(tern_file_read(file, &text, &length, &err), TERN_OK);
+    struct tern_str source = {0};
+    char *text = read_kernel(source_file);
     tern_str_printf(&source, "%sconstexpr int BF16 = %d;\n%s%s", of->preamble, type == TERN_BF16, preamble, text);
-    tern_str_format(f.path, sizeof f.path, "/tmp/tern-test-%ld-decode.so", (long)getpid());
-    assert_int_equal(tern_emu_compile(tern_str_text(&source), "kernel.cu", f.path, 0, &log, &ok, &err), TERN_OK);
-    if (!ok)
-        fail_msg("%s", tern_str_text(&log));
-    assert_int_equal(tern_backend_emu.open(0, &f.context, &err), TERN_OK);
-    assert_int_equal(tern_backend_emu.module_load(f.context, f.path, strlen(f.path), entry, 0, &f.module, &f.function, &err),
-                     TERN_OK);
+    emulate_source(&f.kernel, tern_str_text(&source), source_file, entry);
     assert_int_equal(tern_format_parse(of->name, &format, &err), TERN_OK);
     assert_int_equal(tern_weights_random(&format, N, K, 5, &f.weights, &err), TERN_OK);
     f.zero = format.zero;
@@ -86,7 +65,6 @@ static int open_format(void **state, const struct format_case *of, const char *s
     assert_int_equal(tern_layout_pack(tern_layout_find("frag16x128"), &f.weights, &f.packed, &err), TERN_OK);
     free(text);
     tern_str_free(&source);
-    tern_str_free(&log);
     f.type = type;
     *state = &f;
     return 0;
@@ -137,50 +115,37 @@ static int open_digits_3(void **state) {
 
 static int close_fixture(void **state) {
     struct fixture *f = *state;
-    char source[PATH_MAX + 8];
-    tern_backend_emu.module_unload(f->context, f->module);
-    tern_backend_emu.close(f->context);
-    tern_str_format(source, sizeof source, "%s.cu", f->path);
-    unlink(source);
-    unlink(f->path);
+    end(&f->kernel);
     tern_packed_free(&f->packed);
     tern_weights_free(&f->weights);
     return 0;
 }
 
-static void *put(struct fixture *f, const void *from, size_t bytes) {
-    void *to = NULL;
-    struct tern_error err = {0};
-    assert_int_equal(tern_backend_emu.alloc(f->context, bytes, &to, &err), TERN_OK);
-    assert_int_equal(tern_backend_emu.upload(f->context, to, from, bytes, &err), TERN_OK);
-    return to;
-}
-
 static void multiply(struct fixture *f) {
     struct tern_error err = {0};
     memset(f->y, 0xFF, sizeof f->y);
-    struct tern_args args = {.x = put(f, f->x, sizeof f->x),
-                             .codes = put(f, f->packed.codes, (size_t)f->packed.code_bytes),
-                             .scales = put(f, f->packed.scales, (size_t)f->packed.scale_bytes),
-                             .y = put(f, f->y, sizeof f->y),
+    struct tern_args args = {.x = put(&f->kernel, f->x, sizeof f->x),
+                             .codes = put(&f->kernel, f->packed.codes, (size_t)f->packed.code_bytes),
+                             .scales = put(&f->kernel, f->packed.scales, (size_t)f->packed.scale_bytes),
+                             .y = put(&f->kernel, f->y, sizeof f->y),
                              .m = M,
                              .n = N,
                              .k = K,
                              .groups = f->weights.groups,
                              .group_size = 128,
                              .multiprocessors = 2};
-    struct tern_launch l = {.function = f->function,
+    struct tern_launch l = {.function = f->kernel.function,
                             .grid = {2, 1, 1},
                             .block = 32 * WARPS,
                             .cluster = f->cluster,
                             .smem_bytes = 65536,
                             .args = args};
-    if (tern_backend_emu.launch(f->context, &l, &err) != TERN_OK)
+    if (tern_backend_emu.launch(f->kernel.context, &l, &err) != TERN_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(tern_backend_emu.download(f->context, f->y, args.y, sizeof f->y, &err), TERN_OK);
+    get(&f->kernel, f->y, args.y, sizeof f->y);
     void *const held[] = {(void *)args.x, (void *)args.codes, (void *)args.scales, args.y};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        tern_backend_emu.release(f->context, held[i]);
+        tern_backend_emu.release(f->kernel.context, held[i]);
 }
 
 /* Values of many magnitudes, one in a hundred 1000 times as large. */
