@@ -294,7 +294,7 @@ return {
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.
     -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+PAIR),"
+        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+(PAIR>0)),"
             .. "SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0))" },
         block = "128*(CONSUMERS+1+(PAIR==2))",
         smem = smem,
