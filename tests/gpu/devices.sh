@@ -26,16 +26,18 @@ check "each that was kept took part" same "$(query "$work/t.db" "SELECT count(DI
 check "a problem's final ran on one of them" same "$(query "$work/t.db" "$split")" 0
 check "a winner for each of 6 problems" same "$(query "$work/t.db" "SELECT count(*) FROM winner")" 6
 
-busy() { # run's row, screened candidates: waits until it has so many
+runs() { query "$work/t.db" "SELECT max(id) FROM run"; } # ceilings that had to be measured are a run, too
+busy() { # rows of runs that were there before, screened candidates: waits until a later run has so many
     for _ in $(seq 600); do
         sleep 0.1
-        [ "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE stage = 'screen' AND run = $1")" -ge "$2" ] && break
+        [ "$(query "$work/t.db" "SELECT count(*) FROM trial WHERE stage = 'screen' AND run > $1")" -ge "$2" ] && break
     done
 }
 # A worker that is killed from outside takes its trial with it, not the run.
+before=$(runs)
 "${job[@]}" --device all --m "2,4" >"$work/killed.txt" 2>&1 &
 run=$!
-busy 2 10
+busy "$before" 10
 for stat in /proc/[0-9]*/stat; do # builds are done by now: its children are the GPU workers
     [ "$(awk '{ print $4 }' "$stat" 2>/dev/null)" = $run ] && worker=$(cut -d' ' -f1 "$stat")
 done
@@ -46,9 +48,10 @@ check "what crashed is of one problem, if anything" same "$(query "$work/t.db" "
 check "and has winners" same "$(query "$work/t.db" "SELECT count(*) FROM winner")" 10
 
 # kill -9 of the run: the same command goes on, also with fewer devices.
+before=$(runs)
 "${job[@]}" --device all --m "16,128" >/dev/null 2>&1 &
 run=$!
-busy 3 20
+busy "$before" 20
 kill -9 $run
 wait $run 2>/dev/null
 check "a killed run goes on with one device" exits 0 "trials in" "${job[@]}" --device 0 --m "16,128"
