@@ -38,9 +38,7 @@ before=$(runs)
 "${job[@]}" --device all --m "2,4" >"$work/killed.txt" 2>&1 &
 run=$!
 busy "$before" 10
-for stat in /proc/[0-9]*/stat; do # builds are done by now: its children are the GPU workers
-    [ "$(awk '{ print $4 }' "$stat" 2>/dev/null)" = $run ] && worker=$(cut -d' ' -f1 "$stat")
-done
+worker=$(awk '{ print $NF }' "/proc/$run/task/$run/children") # builds are done by now: its children are the GPU workers
 kill -9 "${worker:?the run has no GPU worker}"
 wait $run
 check "a run whose worker was killed ends well" same $? 0
