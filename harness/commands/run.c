@@ -269,7 +269,9 @@ static enum tern_status measure(struct run *run, struct tern_error *err) {
     if (status != TERN_OK || !(run->options.between_ratio > 0) || tern_interrupted())
         return status;
     status = tern_run_between(run, &added, err);
-    return status == TERN_OK && added > 0 ? tern_run_measure(run, err) : status;
+    if (status == TERN_OK && added > 0)
+        status = tern_run_measure(run, err);
+    return status == TERN_OK && !tern_interrupted() ? tern_run_table(run, err) : status;
 }
 
 static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {

@@ -1,5 +1,6 @@
-/* What the stored winners answer for problems that are not tuned yet, as an exported table would: the answer is tried, so that a tuned
- * problem never loses to what the table gave before, and so that `export --held-out` knows the time of the kernel it judges. */
+/* What other problems' winners have to do with a problem that is not tuned yet. The kernel that an exported table would answer is tried, so
+ * that a tuned problem never loses to what the table gave before, and so that `export --held-out` knows the time of the kernel it judges. At
+ * the sizes of --between all kernels of the table are: their times there tell which of them serves the sizes between. */
 #include "commands/run_internal.h"
 
 #include "commands/dispatch.h"
@@ -20,20 +21,40 @@ static enum tern_status load_rows(const struct run *run, struct tern_results *ro
     return status;
 }
 
-/* Makes the kernel of the row the incumbent; where the template calls it senseless for the problem, it becomes a candidate all the same. */
-static enum tern_status make_incumbent(struct run *run, struct run_problem *p, const struct tern_result *row,
-                                       struct tern_error *err) {
-    for (size_t e = 0; e < p->entry_count; e++) {
+/* Has the kernel of the row tried whatever the search thinks of it, also where its template calls it senseless for the problem. *build:
+ * 1 + its index in run.builds; 0 where that is not among --templates. */
+static enum tern_status offer(struct run *run, struct run_problem *p, const struct tern_result *row, size_t *build,
+                              struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    *build = 0;
+    for (size_t e = 0; e < p->entry_count && *build == 0; e++) {
         const struct tern_store_build *b = &run->builds[p->entries[e].build].row;
-        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0) {
-            p->incumbent = p->entries[e].build + 1;
-            return TERN_OK;
-        }
+        if (strcmp(b->template_name, row->template_name) == 0 && strcmp(b->params, row->params) == 0)
+            *build = p->entries[e].build + 1;
     }
-    for (size_t t = 0; t < run->template_count; t++)
+    for (size_t t = 0; t < run->template_count && *build == 0 && status == TERN_OK; t++)
         if (strcmp(run->templates[t].name, row->template_name) == 0)
-            return tern_run_add_candidate(run, p, &run->templates[t], row->params, &p->incumbent, err);
-    return TERN_OK; /* not among --templates */
+            status = tern_run_add_candidate(run, p, &run->templates[t], row->params, build, err);
+    for (size_t e = 0; e < p->entry_count; e++)
+        p->entries[e].offered = p->entries[e].offered || p->entries[e].build + 1 == *build;
+    return status;
+}
+
+enum tern_status tern_run_offer_winners(struct run *run, struct run_problem *p, struct tern_error *err) {
+    const struct tern_problem_shape shape = tern_run_shape(run, p);
+    const struct tern_selection_problem problem = {tern_activation_op(shape.type), shape.format->name, shape.m, shape.n,
+                                                   shape.k};
+    struct tern_dispatch_limits limits = {run->gpu.sms, run->gpu.smem_block_bytes};
+    enum tern_status status = TERN_OK;
+    for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
+        const struct run_problem *other = &run->problems[i];
+        const struct tern_result *row = &other->result;
+        size_t build;
+        if (other->done && other->format == p->format && row->template_name[0] && row->min_m <= shape.m &&
+            shape.m <= row->max_m && tern_dispatch_fits(&limits, row, &problem))
+            status = offer(run, p, row, &build, err);
+    }
+    return status;
 }
 
 enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
@@ -56,7 +77,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
                 continue;
             const struct tern_selection_answer answer = tern_selection_ask(&table, &problem, tern_dispatch_fits, &limits);
             if (answer.row)
-                status = make_incumbent(run, p, answer.kernel, err);
+                status = offer(run, p, answer.kernel, &p->incumbent, err);
         }
         tern_times_steps_free(steps, rows.count);
         tern_selection_free(&table);

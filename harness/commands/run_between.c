@@ -122,8 +122,9 @@ static size_t extend(struct run *run, const struct tern_shapes *asked, const str
                 *p = old[next++];
             } else {
                 *p = (struct run_problem){.format = old->format, .layer = old->layer};
-                p->left_out = !has(adds[l].sizes, adds[l].count, run->shapes.m[m]);
-                added += !p->left_out;
+                p->between = has(adds[l].sizes, adds[l].count, run->shapes.m[m]);
+                p->left_out = !p->between;
+                added += p->between;
             }
             p->m = m;
         }

@@ -9,12 +9,13 @@
  *   run_candidates.c  the candidates of each problem and the builds they need
  *   run_compile.c     missing builds through the pool of compile workers
  *   run_resume.c      winners of earlier runs that still hold
- *   run_answers.c     what they answer for the problems that are left
+ *   run_answers.c     what they answer for the problems that are left, and which of them are tried there
  *   run_gpu.c         calls to the GPU worker of a device, its death and restart
  *   run_share.c       one thread a device, which takes problems from the work that all share
  *   run_replay.c      --replay: a recorded run in the place of the GPU
  *   run_measure.c     a GPU: resume, compile, then screening and finals of each problem
  *   run_between.c     a GPU: the sizes between those asked for that are tuned as well (--between)
+ *   run_table.c       a GPU: trials of all kernels of the table at all sizes, behind those
  *   run_screen.c      a GPU: check, verify and time candidates as the search asks for them
  *   run_final.c       a GPU: finals with baselines, from samples to result rows
  *   run_plan.c        no GPU: rank by cost model, check on the emulator
@@ -96,6 +97,7 @@ struct run_entry {
     enum tern_outcome outcome; /* RUNNING: not tried yet */
     double screen_us;
     int64_t trial_id;
+    bool offered; /* a winner elsewhere, or what the stored winners answer: tried in any case */
 };
 
 struct run_problem {
@@ -111,6 +113,7 @@ struct run_problem {
                                      * winners answer for a problem that has none; 0: none */
     double search_gap;         /* see tern_search_gap */
     bool left_out;             /* no size of this layer: other layers are tuned at it (--between) */
+    bool between;              /* a size that --between added */
     bool done;                 /* a result exists, from this run or resumed */
     struct tern_result result; /* of the best layout so far */
     struct tern_result *per_layout; /* best result of each layout that was in the finals; one row a layout */
@@ -252,6 +255,8 @@ enum tern_status tern_run_add_candidate(struct run *run, struct run_problem *p, 
 
 /* run_answers.c: makes incumbents of what the stored winners answer for problems that have none. */
 enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
+/* Has all winners so far that can serve the problem tried there. */
+enum tern_status tern_run_offer_winners(struct run *run, struct run_problem *p, struct tern_error *err);
 
 /* run_measure.c, run_plan.c */
 enum tern_status tern_run_measure(struct run *run, struct tern_error *err);
@@ -260,6 +265,9 @@ enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
 /* run_between.c: behind tern_run_measure, adds the sizes that --between asks for to the problems. *added: how many problems. Nothing
  * points into the problems from before. */
 enum tern_status tern_run_between(struct run *run, size_t *added, struct tern_error *err);
+
+/* run_table.c: behind that, screens the table's kernels at the sizes where they did not take part. */
+enum tern_status tern_run_table(struct run *run, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker of a device that survive its death. */
 json_t *tern_run_gpu_hello_request(const struct run_gpu *gpu);
@@ -305,8 +313,10 @@ enum tern_status tern_run_replay_open(struct run *run, struct tern_error *err);
 /* In the place of compiling: enters the builds under names of their own, without images. */
 enum tern_status tern_run_replay_builds(struct run *run, const size_t *builds, size_t count, struct tern_error *err);
 
-/* run_screen.c: screening for share_s seconds, or for as long as the search asks. */
-enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, struct tern_error *err);
+/* run_screen.c: screening for share_s seconds, or for as long as the search asks. offered_only: of all candidates that were offered, which
+ * tells nothing of the others. */
+enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, bool offered_only,
+                                 struct tern_error *err);
 
 /* run_final.c: finalists and baselines in interleaved rounds; fills p->result and p->per_layout, and promotes. */
 enum tern_status tern_run_final(struct run *run, struct run_problem *p, struct tern_error *err);

@@ -69,7 +69,9 @@ static enum tern_status compile_needed(struct run *run, struct tern_error *err) 
 }
 
 static enum tern_status tune_problem(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
-    enum tern_status status = tern_run_screen(run, p, SCREEN_SHARE * share_s, err);
+    enum tern_status status = p->between ? tern_run_offer_winners(run, p, err) : TERN_OK;
+    if (status == TERN_OK)
+        status = tern_run_screen(run, p, SCREEN_SHARE * share_s, false, err);
     return status == TERN_OK && !tern_interrupted() ? tern_run_final(run, p, err) : status;
 }
 

@@ -26,8 +26,10 @@ struct screening {
     struct run *run;
     struct run_problem *p;
     struct tern_search *search;
+    enum tern_strategy strategy;
+    bool offered_only;    /* candidates that were offered, and no others */
     size_t *entry, count; /* entry of each point of the search: those that are built, or were not asked for */
-    size_t incumbent;     /* 1 + its point, until it was asked; 0: none, or asked */
+    bool *owed;           /* of each point: it is asked in the end, whatever the search says, and was not yet */
     size_t tried, ok;
     int64_t start_ns;
     double share_s, spent_s; /* spent: GPU seconds by the workers' word, the clock of a replay */
@@ -88,10 +90,13 @@ static void open_search(struct screening *s) {
     struct run *run = s->run;
     struct tern_search_point *points = tern_alloc((s->p->entry_count + 1) * sizeof *points);
     s->entry = tern_alloc((s->p->entry_count + 1) * sizeof *s->entry);
+    s->owed = tern_alloc((s->p->entry_count + 1) * sizeof *s->owed);
     for (size_t i = 0; i < s->p->entry_count; i++) {
         struct run_entry *e = &s->p->entries[i];
         const struct run_build *build = &run->builds[e->build];
         const struct tern_candidate *c = &build->candidate;
+        if (s->offered_only && !e->offered)
+            continue;
         if (build->built)
             e->outcome = build->row.outcome == TERN_OUTCOME_OK ? TERN_OUTCOME_RUNNING : build->row.outcome;
         if (build->built && build->row.outcome != TERN_OUTCOME_OK)
@@ -100,18 +105,17 @@ static void open_search(struct screening *s) {
             e->outcome = TERN_OUTCOME_RESOURCES;
             continue;
         }
-        points[s->count] =
-            (struct tern_search_point){.family = (size_t)(c->tmpl - run->templates),
-                                       .values = c->values,
-                                       .value_count = c->tmpl->param_count,
-                                       .predicted_us = e->predicted_us,
-                                       .must_ask = tern_candidate_is_default(c) || e->build + 1 == s->p->incumbent,
-                                       .closed = !build->built};
-        if (e->build + 1 == s->p->incumbent)
-            s->incumbent = s->count + 1;
+        const bool owed = e->offered || e->build + 1 == s->p->incumbent;
+        points[s->count] = (struct tern_search_point){.family = (size_t)(c->tmpl - run->templates),
+                                                      .values = c->values,
+                                                      .value_count = c->tmpl->param_count,
+                                                      .predicted_us = e->predicted_us,
+                                                      .must_ask = tern_candidate_is_default(c) || owed,
+                                                      .closed = !build->built};
+        s->owed[s->count] = owed && build->built;
         s->entry[s->count++] = i;
     }
-    s->search = tern_search_open(run->strategy, points, s->count, s->p->limit_us, (uint64_t)run->options.seed);
+    s->search = tern_search_open(s->strategy, points, s->count, s->p->limit_us, (uint64_t)run->options.seed);
     free(points);
     hear_neighbours(s);
 }
@@ -120,7 +124,7 @@ static void open_search(struct screening *s) {
 
 static bool in_time(const struct screening *s) {
     double elapsed_s = s->run->options.replay ? s->spent_s : (double)(tern_clock_now_ns() - s->start_ns) * 1e-9;
-    return s->run->strategy == TERN_STRATEGY_EXHAUSTIVE || elapsed_s < s->share_s || s->ok == 0 || s->tried < SCREEN_MIN;
+    return s->strategy == TERN_STRATEGY_EXHAUSTIVE || elapsed_s < s->share_s || s->ok == 0 || s->tried < SCREEN_MIN;
 }
 
 static void note_check(struct run_build *build, const struct tern_store_trial *check) {
@@ -168,15 +172,17 @@ static void absorb(struct screening *s, const struct attempt *a) {
     tern_search_tell(s->search, a->point, e->outcome == TERN_OUTCOME_OK ? e->screen_us : (double)NAN);
 }
 
-/* What the search asks for; in the end the incumbent, even where it is surely slower: its time is what the others are worth. */
+/* What the search asks for; in the end what was offered, even where it is surely slower: its time is what the others are worth, and what
+ * tables foretell from. */
 static bool next_point(struct screening *s, size_t *point) {
     bool more = tern_search_next(s->search, point);
-    if (!more && s->incumbent) {
-        *point = s->incumbent - 1;
-        more = true;
-    }
-    if (more && *point + 1 == s->incumbent)
-        s->incumbent = 0;
+    for (size_t i = 0; i < s->count && !more; i++)
+        if (s->owed[i]) {
+            *point = i;
+            more = true;
+        }
+    if (more)
+        s->owed[*point] = false;
     return more;
 }
 
@@ -405,12 +411,20 @@ static enum tern_status run_attempts(struct screening *s, struct tern_error *err
     return status;
 }
 
-enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, struct tern_error *err) {
-    struct screening s = {.run = run, .p = p, .start_ns = tern_clock_now_ns(), .share_s = share_s};
+enum tern_status tern_run_screen(struct run *run, struct run_problem *p, double share_s, bool offered_only,
+                                 struct tern_error *err) {
+    struct screening s = {.run = run,
+                          .p = p,
+                          .strategy = offered_only ? TERN_STRATEGY_EXHAUSTIVE : run->strategy,
+                          .offered_only = offered_only,
+                          .start_ns = tern_clock_now_ns(),
+                          .share_s = share_s};
     open_search(&s);
     enum tern_status status = run_attempts(&s, err);
-    p->search_gap = tern_search_gap(s.search);
+    if (!offered_only)
+        p->search_gap = tern_search_gap(s.search);
     tern_search_close(s.search);
     free(s.entry);
+    free(s.owed);
     return status;
 }

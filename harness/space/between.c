@@ -1,13 +1,14 @@
 /* Sizes between tuned M that are worth tuning too. See between.h. */
 #include "space/between.h"
 
-#define OCTAVE_STEPS 8
+#define OCTAVE_STEPS 16
+#define LEAST_STEP   16
 
 int64_t tern_between_step(int64_t m) {
     int64_t octave = 1;
     while (2 * octave <= m)
         octave *= 2;
-    const int64_t least = m < 64 ? 16 : 32, step = octave / OCTAVE_STEPS > least ? octave / OCTAVE_STEPS : least;
+    const int64_t step = octave / OCTAVE_STEPS > LEAST_STEP ? octave / OCTAVE_STEPS : LEAST_STEP;
     return (m / step + 1) * step;
 }
 

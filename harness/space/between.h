@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The next size above m at which a kernel made for it may differ from the one made for m: an eighth of an octave, but no less than what
- * tiles of tensor cores can follow, 16 rows, and 32 from 64 on. */
+/* The next size above m at which a kernel made for it may differ from the one made for m: a sixteenth of an octave, but no less than what
+ * tiles of tensor cores can follow, 16 rows. */
 int64_t tern_between_step(int64_t m);
 
 /* A tuned M of one layer and the time of its winner. */
