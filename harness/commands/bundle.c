@@ -93,7 +93,7 @@ static enum tern_status bundle(int argc, char **argv, struct tern_error *err) {
     struct bundle_options o = {"tern-bundle.tar", "results/tern.db", "results/cache"};
     const struct tern_option rows[] = OPTION_ROWS(&o);
     size_t positional = 0;
-    char folder[] = "/tmp/tern-bundle.XXXXXX", part[1024];
+    char folder[1024], part[1024];
     enum tern_status status = tern_options_parse(rows, sizeof rows / sizeof rows[0], argc, argv, NULL, 0, &positional, err);
     if (status != TERN_OK)
         return status;
@@ -105,8 +105,11 @@ static enum tern_status bundle(int argc, char **argv, struct tern_error *err) {
     if (!tern_file_is_dir(o.cache))
         tern_log_warn("plan first: tune --gpu NAME --shapes NAME", "%s does not exist: the bundle has no compiled kernels",
                       o.cache);
-    if (!mkdtemp(folder))
-        return tern_error_set(err, TERN_INTERNAL, "cannot make a temporary folder: %s", strerror(errno));
+    status = tern_file_make_scratch("tern-bundle", folder, sizeof folder, err);
+    if (status != TERN_OK) {
+        unlink(part);
+        return status;
+    }
     status = stage(&o, folder, err);
     char *const tar[] = {"tar", "--sort=name", "--exclude=emu", "-chf", part, "-C", folder, ".", NULL};
     if (status == TERN_OK)

@@ -4,7 +4,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 
-#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,14 +81,14 @@ static void remove_scratch(const char *scratch) {
 static enum tern_status run_op(const struct tern_release_runs *runs, const char *shapes, enum tern_activation type,
                                const struct tern_results *rows, struct tern_results *out, struct tern_error *err) {
     struct tern_results part = {0};
-    char scratch[] = "/tmp/tern-release-XXXXXX";
+    char scratch[PATH_MAX];
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < rows->count; i++)
         if (!strcmp(rows->rows[i].op, tern_activation_op(type)))
             tern_results_add(&part, &rows->rows[i]);
-    if (part.count > 0 && !mkdtemp(scratch)) {
-        status = tern_error_set(err, TERN_INTERNAL, "cannot make a folder in /tmp: %s", strerror(errno));
-    } else if (part.count > 0) {
+    if (part.count > 0)
+        status = tern_file_make_scratch("tern-release", scratch, sizeof scratch, err);
+    if (part.count > 0 && !status) {
         status = run_part(runs, shapes, type, &part, scratch, out, err);
         remove_scratch(scratch);
     }

@@ -151,6 +151,14 @@ enum tern_status tern_file_make_dirs(const char *path, struct tern_error *err) {
     return TERN_OK;
 }
 
+enum tern_status tern_file_make_scratch(const char *name, char *out, size_t size, struct tern_error *err) {
+    const char *parent = getenv("TMPDIR");
+    int length = snprintf(out, size, "%s/%s.XXXXXX", parent && parent[0] ? parent : "/tmp", name);
+    if (length < 0 || (size_t)length >= size)
+        return tern_error_set(err, TERN_USAGE, "path is too long: %.200s...", out);
+    return mkdtemp(out) ? TERN_OK : file_fail(err, "make a folder", out);
+}
+
 enum tern_status tern_file_check_writable_dir(const char *dir, struct tern_error *err) {
     enum tern_status status = tern_file_make_dirs(dir, err);
     if (status != TERN_OK)

@@ -20,6 +20,9 @@ enum tern_status tern_file_write(const char *path, const void *data, size_t leng
 /* mkdir -p. */
 enum tern_status tern_file_make_dirs(const char *path, struct tern_error *err);
 
+/* Makes a new folder NAME.XXXXXX in $TMPDIR, or /tmp; the caller removes it. */
+enum tern_status tern_file_make_scratch(const char *name, char *out, size_t size, struct tern_error *err);
+
 /* Proves that files can be created in `dir` (made if missing), by creating and removing one. Called before long work. */
 enum tern_status tern_file_check_writable_dir(const char *dir, struct tern_error *err);
 

@@ -87,10 +87,11 @@ static void describe(const struct tern_emu_region *region, const char *what, con
 }
 
 static bool check_guards(const struct tern_emu_region *region, const char *what, char *out, size_t size) {
-    for (const uint8_t *at = usable_begin(region); at < usable_end(region); at++) {
+    const uint8_t *end = usable_end(region);
+    for (const uint8_t *at = usable_begin(region); at < end; at++) {
         if (at == region->data) {
             at += region->bytes;
-            if (at >= usable_end(region)) {
+            if (at >= end) {
                 break;
             }
         }

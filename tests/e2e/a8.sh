@@ -16,7 +16,7 @@ own=(-std=c17 -g -O1 -Wall -Wextra -Wshadow -Werror -D_GNU_SOURCE -Iharness -Iha
 libraries=(build/libtern.a -llua5.4 -lsqlite3 -ljansson -lxxhash -lzstd -ldl -lpthread -lm)
 select=("$tune" select --gpu h200 --db "$work/a.db" --format ternary-g128 --m 128 --n 384 --k 256)
 
-check "a8 is planned" exits 0 "linear-a8: activations are quantised to 8 bits first" "${plan[@]}" --activations int8 --budget 15
+check "a8 is planned" exits 0 "linear-a8: activations are quantised to 8 bits first" "${plan[@]}" --activations int8 --budget 5
 check "the way on names the type" grep -qF -- "--activations int8" "$work/said"
 check "its kernels are packed" exits 0 "" "$tune" export "${allow[@]}" --db "$work/a.db" -o "$work/x"
 check "all of them" grep -q '"missing": 0' "$work/x/manifest.json"
@@ -31,7 +31,7 @@ change "$work/exact.db" "UPDATE OR REPLACE candidate SET params = replace(params
 change "$work/rounded.db" "DELETE FROM winner WHERE problem IN (SELECT id FROM problem WHERE format LIKE 'gptq%');
     UPDATE OR REPLACE candidate SET params = replace(params, 'ROUND_SCALES=0', 'ROUND_SCALES=1') WHERE $answers"
 e4m3=("${plan[@]/%a.db/e4m3.db}" --activations e4m3)
-check "e4m3 is planned" exits 0 "linear-e4m3: activations are quantised to 8 bits first" "${e4m3[@]}" --budget 15
+check "e4m3 is planned" exits 0 "linear-e4m3: activations are quantised to 8 bits first" "${e4m3[@]}" --budget 5
 for kind in exact rounded e4m3; do
     folder=$work/$kind
     op=$([ "$kind" = e4m3 ] && echo linear-e4m3 || echo linear-a8)
@@ -51,7 +51,7 @@ check "and which does not" sh -c "! grep -q '\"rounds_scales\": true' '$work/exa
 
 # ---- beside the other op ----
 check "select of the other op finds none" exits 1 "" "${select[@]}"
-check "a16 joins the database" exits 0 "wgmma-tile" "${plan[@]}" --templates wgmma-tile --budget 15
+check "a16 joins the database" exits 0 "wgmma-tile" "${plan[@]}" --templates wgmma-tile --budget 5
 check "a table names the op of one of two" exits 0 "linear-a8: " "$tune" show --db "$work/a.db"
 check "one heading a format is of a8" same "$(grep -c '^linear-a8: ' "$work/said")" 2
 check "both ops are rows of the CSV" same "$("$tune" show --db "$work/a.db" --csv | cut -d, -f2 | sort | uniq | tr '\n' ' ')" "linear-a16 linear-a8 op "

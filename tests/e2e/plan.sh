@@ -29,7 +29,7 @@ L
 expect "case 52: N = K = 2880 in groups of 32 has kernels" 0 "2 planned" "$tune" --gpu a100 --shapes odd.lua --templates mma-decode --budget 5 --db odd.db
 expect "case 41: groups of 256 are right" 0 "mma-tile       gptq4-g256                1      0" "$tune" verify --formats gptq4-g256 --templates mma-decode,mma-tile --per-template 0 --shapes 2
 
-plan=("$tune" --gpu a100 --shapes smoke --templates "mma-decode,simt-decode" --budget 15)
+plan=("$tune" --gpu a100 --shapes smoke --m "1,3" --templates mma-stream) # 32 candidates, compiled in seconds
 
 expect "--require-gpu without one is exit 3" 3 "tune: " "${plan[@]}" --require-gpu
 expect "show before any run" 2 "tune: " "$tune" show
@@ -69,7 +69,7 @@ if command -v gnuplot >/dev/null; then
     [ "$plots" -ge 3 ] && ok "$plots plots" || not_ok "only $plots plots of more than 4 KiB"
 fi
 # Dependent launches: rows of their own, which answer when they are asked for.
-job=("$tune" --gpu h200 --shapes smoke --layers wide --m 1 --formats ternary-g128 --templates mma-decode --budget 10 --db both.db)
+job=("$tune" --gpu h200 --shapes smoke --layers wide --m 1 --formats ternary-g128 --templates mma-decode --budget 4 --db both.db)
 expect "a plan of dependent launches" 0 "smoke+dependent" "${job[@]}" --launch dependent
 expect "it exports kernels that say so" 0 "" "$tune" export --gpu h200 --db both.db --cache results/cache --allow-planned -o dependent
 expect "as dependent kernels" 0 "" grep -qE '^ +"[0-9a-f]+", "[0-9a-f]+", 1, 64, [0-9]+, [0-9]+, 1, 0},$' dependent/tern_dispatch.h

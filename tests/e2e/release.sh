@@ -52,7 +52,7 @@ mkdir -p "$work/results/v8/h200" "$work/results/bad/h200"
 "$tune" --gpu h200 --shapes qwen7b --layers qkv,o --m "1,16" --cache "$work/cache" --replay "$recording" --db "$work/r.db" >"$work/out" 2>&1 ||
     { cat "$work/out"; exit 1; }
 "$tune" show --db "$work/r.db" --csv >"$work/results/v8/h200/winners.csv"
-before=$(ls -d /tmp/tern-release-* 2>/dev/null)
+mkdir "$work/tmp" && export TMPDIR=$work/tmp
 check "a release that holds" exits 0 "5 problems: 5 same" verify v8 --sample 5 --replay "$recording"
 check "each of its rows" exits 0 "8 problems: 8 same" verify v8 --sample 100 --replay "$recording"
 check "another seed, other rows" sh -c "cd '$work' && for s in 1 2 3 4; do '$tune' release v8 --gpu h200 --verify --sample 2 --seed \$s --replay '$recording' --cache '$work/cache' 2>/dev/null | grep same; done | sort -u | wc -l | grep -qv '^2$'"
@@ -63,7 +63,7 @@ check "JSON" sh -c "cd '$work' && '$tune' release bad --gpu h200 --verify --samp
 check "no GPU: exit 3 and the remedy" exits 3 "run this on a machine with the GPU" env CUDA_VISIBLE_DEVICES= "$tune" release v0.2 --gpu h200 --shapes qwen7b --verify
 check "a release that is not there" exits 2 "no-such" verify no-such
 check "no model" exits 2 "name it with --shapes" "$tune" release v0.2 --gpu h200 --verify --replay "$recording"
-check "nothing is left behind" same "$(ls -d /tmp/tern-release-* 2>/dev/null)" "$before"
+check "nothing is left behind" same "$(ls "$work/tmp")" ""
 
 # ---- export from the text alone: the environment says which templates were measured ----
 python3 - "$work" <<'P'

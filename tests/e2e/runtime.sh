@@ -14,14 +14,14 @@ own=(-std=c17 "${warnings[@]}" -D_GNU_SOURCE -Iharness -Iharness/runtime -Itempl
 libraries=(build/libtern.a -llua5.4 -lsqlite3 -ljansson -lxxhash -lzstd -ldl -lpthread -lm)
 
 "$tune" doctor 2>/dev/null | grep -qi "nvrtc.*not found" && echo "no NVRTC to plan a table with" && exit 77
-check "a table is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3,17 --templates mma-decode --formats "ternary-g128,gptq4-g32-asym" --budget 15s --db "$work/t.db" --cache "$work/cache"
-check "and one of bfloat16 beside it" exits 0 "linear-bf16" "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --activations bf16 --templates mma-decode --formats ternary-g128 --budget 15s --db "$work/t.db" --cache "$work/cache"
+check "a table is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3,17 --templates mma-decode --formats "ternary-g128,gptq4-g32-asym" --budget 10s --db "$work/t.db" --cache "$work/cache"
+check "and one of bfloat16 beside it" exits 0 "linear-bf16" "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --activations bf16 --templates mma-decode --formats ternary-g128 --budget 5s --db "$work/t.db" --cache "$work/cache"
 check "it is exported with its kernels" exits 0 "" "$tune" export --gpu h200 --db "$work/t.db" --allow-planned -o "$work/x"
 check "every kernel is packed" grep -q '"missing": 0' "$work/x/manifest.json"
 check "nothing has changed since" exits 0 "" "$tune" export --gpu h200 --db "$work/t.db" --allow-planned --check "$work/x"
 
 # ---- sizes that a kernel cannot compute: x in registers, for as many rows and columns as its warps hold ----
-check "a table of kernels with x in registers is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --templates mma-resident,imma-resident,imma-decode --formats ternary-g128 --budget 15s --db "$work/held.db" --cache "$work/cache"
+check "a table of kernels with x in registers is planned" exits 0 PLANNED "$tune" --gpu h200 --shapes smoke --layers wide --m 1,3 --templates mma-resident,imma-resident,imma-decode --formats ternary-g128 --budget 5s --db "$work/held.db" --cache "$work/cache"
 check "and exported" exits 0 "" "$tune" export --gpu h200 --db "$work/held.db" --cache "$work/cache" --allow-planned -o "$work/held"
 check "its header is built" gcc -std=c99 "$work/held/example.c" -o "$work/held/example"
 check "the tuned rows are served" exits 0 "exact match" "$work/held/example" ternary-g128 3 384 256

@@ -62,9 +62,10 @@ for kind in ("TQ1_0", "TQ2_0", "Q2_0"):
 PY
 cd "$work" || exit 1
 plan() { # checkpoint, more options
-    local model=$1
+    local model=$1 kernel=(--templates mma-stream) # has few candidates, for codes of 2 and 4 bits
     shift
-    "$tune" --gpu a100 --weights "$model" --templates mma-decode --m 1 --budget 5 --db t.db --cache cache "$@"
+    case $model in *-[38]) kernel=(--templates mma-decode --budget 4) ;; esac
+    "$tune" --gpu a100 --weights "$model" "${kernel[@]}" --m 1 --db t.db --cache cache "$@"
 }
 names() { query t.db "SELECT group_concat(n) FROM (SELECT DISTINCT $1 AS n FROM $2 ORDER BY 1)"; }
 
@@ -72,12 +73,12 @@ check "weights: a planned run" plan one
 check "weights: the row says so" exits 0 "tiny@" "$tune" show --db t.db
 check "weights: policies end in the identity" sh -c 'echo "$1" | grep -qE "^emu@[0-9a-f]{8},planned@[0-9a-f]{8}$"' _ "$(names policy trial)"
 trials=$(query t.db "SELECT count(*) FROM trial WHERE policy LIKE 'emu%'")
-check "weights: the same weights again: no check is repeated" sh -c '"$@" >/dev/null 2>&1' _ "$tune" --gpu a100 --weights one --templates mma-decode --m 1 --budget 5 --db t.db --cache cache
+check "weights: the same weights again: no check is repeated" sh -c '"$@" >/dev/null 2>&1' _ "$tune" --gpu a100 --weights one --templates mma-stream --m 1 --db t.db --cache cache
 check "weights: ... none" same "$(query t.db "SELECT count(*) FROM trial WHERE policy LIKE 'emu%'")" "$trials"
 check "weights: other weights" plan two
 check "weights: ... have another identity" same "$(query t.db 'SELECT count(DISTINCT shapes) FROM winner')" 2
 check "weights: ... and are checked anew" same "$(query t.db "SELECT count(DISTINCT policy) FROM trial WHERE policy LIKE 'emu%'")" 2
-check "weights: tune shapes gives a file for random weights" sh -c '"$1" shapes one -o tiny.lua && "$1" --gpu a100 --shapes tiny.lua --templates mma-decode --m 1 --budget 5 --db t.db --cache cache' _ "$tune"
+check "weights: tune shapes gives a file for random weights" sh -c '"$1" shapes one -o tiny.lua && "$1" --gpu a100 --shapes tiny.lua --templates mma-stream --m 1 --db t.db --cache cache' _ "$tune"
 check "weights: ... whose rows are others" same "$(query t.db "SELECT count(*) FROM winner WHERE shapes = 'tiny'")" 1
 check "weights: select without a model takes the random ones" exits 0 "" "$tune" select --gpu a100 --format gptq4-g64 --m 1 --n 128 --k 128 --db t.db
 check "weights: --shapes that fits" plan one --shapes tiny.lua

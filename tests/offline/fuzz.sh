@@ -1,10 +1,10 @@
 #!/bin/bash
 # Fuzzes containers, configs, decoders and conversion under ASan and UBSan from valid seeds (targets: tests/fuzz/*.c).
-# usage: fuzz.sh [SECONDS [TARGET...]]: seconds for each target, 4 if not given
+# usage: fuzz.sh [SECONDS [TARGET...]]: seconds for each target, 6 if not given
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 command -v python3 >/dev/null || { echo "needs python3" && exit 77; }
-seconds=${1:-4}
+seconds=${1:-6}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- checkpoint container config convert decode lua
 work=$(mktemp -d)

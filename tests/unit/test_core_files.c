@@ -115,6 +115,26 @@ static void dirs_are_made(void **state) {
     tern_strs_free(&names);
 }
 
+static void scratch_lies_in_tmpdir(void **state) {
+    const char *dir = *state;
+    struct tern_error err;
+    char path[PATH_MAX], expected[PATH_MAX];
+    setenv("TMPDIR", dir, 1);
+    tern_str_format(expected, sizeof(expected), "%s/work.", dir);
+    assert_int_equal(tern_file_make_scratch("work", path, sizeof(path), &err), TERN_OK);
+    assert_memory_equal(path, expected, strlen(expected));
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(tern_file_make_scratch("work", path, strlen(expected), &err), TERN_USAGE);
+    setenv("TMPDIR", "/proc/nowhere", 1);
+    assert_int_equal(tern_file_make_scratch("work", path, sizeof(path), &err), TERN_USAGE);
+    assert_non_null(strstr(err.text, "/proc/nowhere"));
+    setenv("TMPDIR", "", 1);
+    assert_int_equal(tern_file_make_scratch("work", path, sizeof(path), &err), TERN_OK);
+    assert_memory_equal(path, "/tmp/work.", strlen("/tmp/work."));
+    assert_int_equal(rmdir(path), 0);
+    unsetenv("TMPDIR");
+}
+
 static void programs_and_home(void **state) {
     (void)state;
     struct tern_error err;
@@ -203,6 +223,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(write_read_list, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(failures_name_the_path, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(dirs_are_made, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(scratch_lies_in_tmpdir, make_dir, remove_dir),
         cmocka_unit_test(programs_and_home),
         cmocka_unit_test(options_accepts),
         cmocka_unit_test(options_refuses),

@@ -54,25 +54,28 @@ static inline void tern_emu_wgmma_reset() {
         self->sums[i].pending = 0;
 }
 
-// Element (column, k) of B, K-major with the 128-byte swizzle: address bits 4..6 are exclusive-ored with bits 7..9.
-static inline const unsigned char *tern_emu_wgmma_b(unsigned long long descriptor, int column, int k) {
+// The 32 bytes of a column of B, K-major with the 128-byte swizzle, which moves chunks of 16 bytes: address bits 4..6 are
+// exclusive-ored with bits 7..9.
+static inline void tern_emu_wgmma_column(unsigned long long descriptor, int column, void *bytes) {
     const size_t start = (size_t)(descriptor & 0x3FFF) << 4, stride = (size_t)(descriptor >> 32 & 0x3FFF) << 4;
-    const size_t logical = start + (size_t)(column / 8) * stride + (size_t)(column % 8) * 128 + 2 * (size_t)k;
-    const size_t at = logical ^ (logical >> 3 & 0x70);
-    if (at + 2 > tern_emu_dynamic_shared_bytes())
-        tern_emu_fault("wgmma: descriptor points behind shared memory");
-    return (const unsigned char *)tern_emu_dynamic_shared() + at;
+    const unsigned char *shared = (const unsigned char *)tern_emu_dynamic_shared();
+    for (int chunk = 0; chunk < 32; chunk += 16) {
+        const size_t logical = start + (size_t)(column / 8) * stride + (size_t)(column % 8) * 128 + (size_t)chunk;
+        const size_t at = logical ^ (logical >> 3 & 0x70);
+        if (at + 16 > tern_emu_dynamic_shared_bytes())
+            tern_emu_fault("wgmma: descriptor points behind shared memory");
+        memcpy((unsigned char *)bytes + chunk, shared + at, 16);
+    }
 }
 
 static inline unsigned long long tern_emu_wgmma_checksum(unsigned long long descriptor, int columns) {
     unsigned long long sum = 0xCBF29CE484222325ull;
-    for (int column = 0; column < columns; column++)
-        for (int k = 0; k < 16; k += 8) { /* 8 elements are one 16-byte chunk of the swizzle */
-            unsigned long long word[2];
-            memcpy(word, tern_emu_wgmma_b(descriptor, column, k), sizeof word);
-            sum = (sum ^ word[0]) * 0x100000001B3ull;
-            sum = (sum ^ word[1]) * 0x100000001B3ull;
-        }
+    for (int column = 0; column < columns; column++) {
+        unsigned long long word[4];
+        tern_emu_wgmma_column(descriptor, column, word);
+        for (int i = 0; i < 4; i++)
+            sum = (sum ^ word[i]) * 0x100000001B3ull;
+    }
     return sum;
 }
 
@@ -119,28 +122,21 @@ static inline void tern_emu_wgmma_issue(float *d, int columns, const unsigned *a
 static inline float tern_emu_wgmma_value(unsigned short bits, int bf16) {
     return bf16 ? tern_emu_16_to_float<1>(bits) : tern_emu_16_to_float<0>(bits);
 }
-static inline float tern_emu_wgmma_element(const unsigned char *at, int bf16) {
-    unsigned short bits;
-    memcpy(&bits, at, 2);
-    return tern_emu_wgmma_value(bits, bf16);
-}
 
 // Element e of a row's 32 bytes of A, of the k that four lanes hold.
 static inline int tern_emu_wgmma_byte(const struct tern_emu_wgmma_op *op, int row, int k) {
     return (signed char)(op->a[k % 16 / 4][row + 2 * (k / 16)] >> 8 * (k % 4));
 }
 
-// Element k of the column of B that accumulator pair i, i + 1 of a row meets.
-static inline unsigned char tern_emu_wgmma_b_byte(const struct tern_emu_wgmma_op *op, int i, int k) {
-    const int column = 8 * (i / 2) + 2 * (tern_emu_lane() % 4) + i % 2;
-    return tern_emu_wgmma_b(op->descriptor, column, k / 2)[k % 2];
+// The column of B that accumulator i of a row meets.
+static inline void tern_emu_wgmma_b(const struct tern_emu_wgmma_op *op, int i, void *bytes) {
+    tern_emu_wgmma_column(op->descriptor, 8 * (i / 2) + 2 * (tern_emu_lane() % 4) + i % 2, bytes);
 }
 
 static inline void tern_emu_wgmma_integers(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
     for (int i = 0; i < 2 * (op->columns / 8); i++) {
         signed char b[32];
-        for (int k = 0; k < 32; k++)
-            b[k] = (signed char)tern_emu_wgmma_b_byte(op, i, k);
+        tern_emu_wgmma_b(op, i, b);
         for (int row = 0; row < 2; row++) {
             float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
             int total = 0;
@@ -161,13 +157,13 @@ static inline double tern_emu_truncated(double value, int step) {
 // As an H200 adds (measured, docs/kernels/a8.md): the sum so far and all 32 products are cut off 13 bits below the leading bit
 // of the largest of them, and so is what they add up to. A product counts as large as its factors' exponent fields say, which
 // for subnormal factors is more than it is.
-static inline float tern_emu_wgmma_e4m3_sum(const struct tern_emu_wgmma_op *op, int i, int row, float start) {
+static inline float tern_emu_wgmma_e4m3_sum(const struct tern_emu_wgmma_op *op, const unsigned char *b, int row, float start) {
     double part[33];
     int largest = -1000;
     for (int k = 0; k < 32; k++) {
-        const unsigned a = (unsigned)tern_emu_wgmma_byte(op, row, k) & 0xFF, b = tern_emu_wgmma_b_byte(op, i, k);
-        const int exponent_a = a >> 3 & 15 ? (int)(a >> 3 & 15) : 1, exponent_b = b >> 3 & 15 ? (int)(b >> 3 & 15) : 1;
-        part[k] = (double)tern_emu_e4m3_to_float(a) * (double)tern_emu_e4m3_to_float(b);
+        const unsigned a = (unsigned)tern_emu_wgmma_byte(op, row, k) & 0xFF;
+        const int exponent_a = a >> 3 & 15 ? (int)(a >> 3 & 15) : 1, exponent_b = b[k] >> 3 & 15 ? b[k] >> 3 & 15 : 1;
+        part[k] = (double)tern_emu_e4m3_to_float(a) * (double)tern_emu_e4m3_to_float(b[k]);
         if (part[k] != 0.0 && exponent_a + exponent_b - 14 > largest)
             largest = exponent_a + exponent_b - 14;
     }
@@ -182,33 +178,36 @@ static inline float tern_emu_wgmma_e4m3_sum(const struct tern_emu_wgmma_op *op, 
 }
 
 static inline void tern_emu_wgmma_e4m3(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
-    for (int i = 0; i < 2 * (op->columns / 8); i++)
+    for (int i = 0; i < 2 * (op->columns / 8); i++) {
+        unsigned char b[32];
+        tern_emu_wgmma_b(op, i, b);
         for (int row = 0; row < 2; row++) {
             float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
-            *d = tern_emu_wgmma_e4m3_sum(op, i, row, op->accumulate ? *d : 0.0f);
+            *d = tern_emu_wgmma_e4m3_sum(op, b, row, op->accumulate ? *d : 0.0f);
         }
+    }
 }
 
 static inline void tern_emu_wgmma_halves(struct tern_emu_wgmma_sum *sum, const struct tern_emu_wgmma_op *op) {
     const int bf16 = op->type == TERN_EMU_WGMMA_BF16;
-    float a[2][16];
+    double a[2][16];
     for (int row = 0; row < 2; row++)
         for (int k = 0; k < 16; k++)
             a[row][k] = tern_emu_wgmma_value((unsigned short)(op->a[(k & 7) / 2][row + 2 * (k >> 3)] >> 16 * (k & 1)), bf16);
-    for (int tile = 0; tile < op->columns / 8; tile++)
-        for (int e = 0; e < 2; e++) {
-            float b[16];
+    for (int i = 0; i < 2 * (op->columns / 8); i++) {
+        unsigned short bits[16];
+        double b[16];
+        tern_emu_wgmma_b(op, i, bits);
+        for (int k = 0; k < 16; k++)
+            b[k] = tern_emu_wgmma_value(bits[k], bf16);
+        for (int row = 0; row < 2; row++) {
+            float *d = &sum->value[4 * (i / 2) + 2 * row + i % 2];
+            double total = op->accumulate ? (double)*d : 0.0;
             for (int k = 0; k < 16; k++)
-                b[k] = tern_emu_wgmma_element(tern_emu_wgmma_b(op->descriptor, 8 * tile + 2 * (tern_emu_lane() % 4) + e, k),
-                                              bf16);
-            for (int row = 0; row < 2; row++) {
-                float *d = &sum->value[4 * tile + 2 * row + e];
-                double total = op->accumulate ? (double)*d : 0.0;
-                for (int k = 0; k < 16; k++)
-                    total += (double)a[row][k] * (double)b[k];
-                *d = (float)total;
-            }
+                total += a[row][k] * b[k];
+            *d = (float)total;
         }
+    }
 }
 
 static inline void tern_emu_wgmma_carry_out(struct tern_emu_wgmma_thread *self, const struct tern_emu_wgmma_op *op) {
