@@ -45,7 +45,7 @@ end
 local function walk_rule(p, problem, gpu, tiles)
     local rows = ceil_div(problem.n, 16 * p.ROW_TILES * clusters(p, gpu)) -- row blocks of a cluster
     local bytes = p.STAGES * tiles * p.ROW_TILES * (256 * problem.bits + 48)
-    if p.ROW_TILES > 1 and rows < 2 then return "one row block" end
+    if p.ROW_TILES > 1 and problem.n <= 16 * clusters(p, gpu) then return "row blocks for half of the clusters" end
     if p.STAGES > 2 and p.STAGES > rows then return "fewer stages hold all" end
     if p.STAGES > 2 and bytes > 140000 then return "more than 140 KB in flight" end
     if p.STAGES < rows and bytes < 30000 then return "less than 30 KB in flight" end

@@ -107,11 +107,11 @@ end
 return {
     name = "mma-resident",
     ops = { "linear-a16" },
-    summary = "decode on tensor cores, x in registers, rows of W pass by: M = 2 to 16",
+    summary = "decode on tensor cores, x in registers, rows of W pass by: M = 5 to 16",
     families = { "ternary", "gptq" },
     bits = { 2, 3, 4 },
     min_cc = 90,
-    m = { 2, 16 },
+    m = { 5, 16 },
     layout = "frag16x128",
     unit = "mma-f16",
     entry = "tern_mma_resident",

@@ -123,16 +123,45 @@ __device__ __forceinline__ void tern_x_await() {
         tern_cluster_wait();
 }
 
-// The copying warp: prepares the barriers and keeps the ring full. All lanes walk, so that the compiler knows the walk to be
-// uniform: copies take their addresses from uniform registers.
+// The copying warp's walk.
+struct tern_supply {
+    struct tern_run run; // at the next row block
+    struct tern_turn<STAGES> turn;
+    int present; // row tiles from there on
+};
+
+// Starts the copies of a row block and steps. All lanes walk, so that the compiler knows the walk to be uniform: copies take their
+// addresses from uniform registers.
+__device__ __forceinline__ void tern_supply_step(struct tern_supply &w, const struct tern_part &s, const struct tern_places &p,
+                                                 int lane) {
+    if (lane == 0)
+        tern_run_start(w.run, p.ring + w.turn.at * STAGE_BYTES, p.barriers + w.turn.at * 8,
+                       tern_smaller(ROW_TILES, w.present));
+    w.present -= s.step * ROW_TILES;
+    w.run.codes += s.step * ROW_TILES * w.run.codes_pitch;
+    w.run.scales += s.step * ROW_TILES * w.run.scales_pitch;
+    w.run.zeros += s.step * ROW_TILES * w.run.scales_pitch / 2;
+    w.turn.step();
+}
+
+// The copying warp: prepares the barriers and keeps the ring full. Where the whole ring is asked for ahead of x, it is so ahead of the
+// barriers that copies do not need as well.
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
-    const int row_tiles = (int)(((unsigned)args.n + 15) / 16);
-    struct tern_run run = tern_run_make(s, args);
-    tern_turn<STAGES> turn = {0, 0};
-    int present = row_tiles - s.first * ROW_TILES;
+    constexpr int AT_ONCE = FIRST == STAGES ? STAGES : 0;
+    struct tern_supply w = {
+        tern_run_make(s, args), {0, 0}, (int)(((unsigned)args.n + 15) / 16) - s.first * ROW_TILES};
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
+        if (AT_ONCE > 0)
+            tern_barriers_publish();
+    }
+    __syncwarp();
+#pragma unroll
+    for (int item = 0; item < AT_ONCE; item++)
+        if (w.present > 0)
+            tern_supply_step(w, s, p, lane);
+    if (lane == 0) {
         tern_barriers_init(p.barriers + STAGE_EMPTY, STAGES, WARPS_K * TERN_WARP_ARRIVALS);
         tern_barriers_init(p.barriers + SLOT_FULL, SLOTS, WARPS_K * TERN_WARP_ARRIVALS);
         tern_barriers_init(p.barriers + SLOT_EMPTY, SLOTS, UNITS * TERN_WARP_ARRIVALS);
@@ -144,18 +173,12 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
 #pragma unroll 1
-    for (int item = 0; present > 0; item++) {
+    for (int item = AT_ONCE; w.present > 0; item++) {
         if (item == FIRST)
             tern_x_await();
         if (item >= STAGES)
-            tern_barrier_wait(p.barriers + STAGE_EMPTY + turn.at * 8, turn.parity ^ 1);
-        if (lane == 0)
-            tern_run_start(run, p.ring + turn.at * STAGE_BYTES, p.barriers + turn.at * 8, tern_smaller(ROW_TILES, present));
-        present -= s.step * ROW_TILES;
-        run.codes += s.step * ROW_TILES * run.codes_pitch;
-        run.scales += s.step * ROW_TILES * run.scales_pitch;
-        run.zeros += s.step * ROW_TILES * run.scales_pitch / 2;
-        turn.step();
+            tern_barrier_wait(p.barriers + STAGE_EMPTY + w.turn.at * 8, w.turn.parity ^ 1);
+        tern_supply_step(w, s, p, lane);
     }
     if (s.first + FIRST * s.step >= s.row_blocks)
         tern_x_await(); // not passed above
