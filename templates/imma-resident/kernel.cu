@@ -29,7 +29,8 @@ constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES;   // what st
 constexpr int UNITS = ROW_TILES, UNIT_FLOATS = 2 * FRAGMENTS;         // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K * ROW_TILES * FRAGMENTS > 1 ? 2 : 1; // the warps that add up
 constexpr int SLOTS = ROW_TILES * FRAGMENTS == 1 ? 4 : 3;
-constexpr int FIRST = DEPENDENT || FRAGMENTS == 1 ? STAGES : 2; // x of four rows is not small: two row blocks ahead of it
+constexpr bool WEIGHTS_FIRST = DEPENDENT || FRAGMENTS == 1;
+constexpr int FIRST = WEIGHTS_FIRST ? STAGES : 2; // x of four rows is not small: two row blocks ahead of it
 #include "tern/dependent.cuh"
 #include "tern/fields.cuh"
 #include "tern/magnitude.cuh"

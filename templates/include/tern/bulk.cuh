@@ -78,4 +78,11 @@ __device__ __forceinline__ void tern_bulk_copy(void *shared, const void *global,
 #endif
 }
 
+// Asks for `bytes` (a multiple of 16; the address too) to be brought into the L2. Nothing waits for them.
+__device__ __forceinline__ void tern_bulk_prefetch(const void *global, int bytes) {
+#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(global), "r"(bytes) : "memory");
+#endif
+}
+
 #endif

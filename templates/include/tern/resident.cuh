@@ -4,7 +4,8 @@
 // The including kernel has in front of it the format's constants (stream.cuh) and the parameters WARPS_K, K_TILES, ROW_TILES,
 // STAGES, ADDERS, CLUSTER_K, WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES, and its constants
 // UNITS (of a row block: what is added up at a time), UNIT_FLOATS (of a lane in a unit: 2 or 4), SLOTS (row blocks whose sums wait
-// to be added up), FIRST (row blocks that are asked for ahead of x).
+// to be added up), WEIGHTS_FIRST (whether the whole ring is asked for ahead of x, and so ahead of all else), FIRST (row blocks that
+// are asked for ahead of x; STAGES where that is so).
 //
 // Each of WARPS_K warps owns K_TILES tiles of 128 k, WARPS_K apart. One more warp streams W by bulk copies, all of the block's K of a
 // row block (ROW_TILES tiles of 16 rows) at a time. Sums of a row block go to a slot for each warp; ADDERS warps add them up, in
@@ -109,6 +110,25 @@ __device__ __forceinline__ void tern_run_start(const struct tern_run &run, unsig
         }
 }
 
+// Brings into the L2 what the copying warp will ask for ahead of x. A warp that has nothing to do yet: it waits for no barrier, and takes
+// nothing of the way from the L2 to the multiprocessor.
+__device__ __forceinline__ void tern_first_prefetch(const struct tern_part &s, const struct tern_args &args, int lane) {
+    struct tern_run run = tern_run_make(s, args);
+    int present = (int)(((unsigned)args.n + 15) / 16) - s.first * ROW_TILES;
+#pragma unroll 1
+    for (int item = 0; item < FIRST && present > 0; item++) {
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+            if (lane == 0 && (ROW_TILES == 1 || r < present)) {
+                tern_bulk_prefetch(run.codes + r * run.codes_pitch, run.tiles * TILE_BYTES);
+                tern_bulk_prefetch(run.scales + r * run.scales_pitch, run.entries * 32);
+            }
+        present -= s.step * ROW_TILES;
+        run.codes += s.step * ROW_TILES * run.codes_pitch;
+        run.scales += s.step * ROW_TILES * run.scales_pitch;
+    }
+}
+
 // Waits until the barriers are prepared. The second wait is over at once: it keeps the compiler from drawing work on loads under way ahead
 // of the first, where the fastest warp would wait for the slowest.
 __device__ __forceinline__ void tern_ready_await(const struct tern_places &p) {
@@ -144,11 +164,10 @@ __device__ __forceinline__ void tern_supply_step(struct tern_supply &w, const st
     w.turn.step();
 }
 
-// The copying warp: prepares the barriers and keeps the ring full. Where the whole ring is asked for ahead of x, it is so ahead of the
-// barriers that copies do not need as well.
+// The copying warp: prepares the barriers and keeps the ring full. WEIGHTS_FIRST: those of the slots once the ring is on its way.
 __device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
                                              const struct tern_args &args, int lane) {
-    constexpr int AT_ONCE = FIRST == STAGES ? STAGES : 0;
+    constexpr int AT_ONCE = WEIGHTS_FIRST ? STAGES : 0;
     struct tern_supply w = {
         tern_run_make(s, args), {0, 0}, (int)(((unsigned)args.n + 15) / 16) - s.first * ROW_TILES};
     if (lane == 0) {
