@@ -25,10 +25,10 @@
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
 constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 4;       // 16 rows and 8 columns: a fragment's four registers
 constexpr int SLOTS = STAGES == 2 ? 4 : STAGES;                     // row blocks whose sums wait to be added up
-// Row blocks asked for ahead of x: more would stand in its way. Of clusters two, unless they are large: a block has less x to wait for.
-// A dependent launch has x long after all of them.
-constexpr bool WEIGHTS_FIRST = DEPENDENT;
-constexpr int FIRST = WEIGHTS_FIRST ? STAGES : CLUSTER_K > 1 && (ROW_TILES == 1 || TILES < 8) ? 2 : 1;
+// Row blocks asked for ahead of x: more would stand in its way. Of clusters two of 16 rows or two of up to 8 KB: a block has less x to
+// wait for. A dependent launch has x long after all of them.
+constexpr bool WEIGHTS_FIRST = DEPENDENT, SMALL = CLUSTER_K > 1 && ROW_TILES * TILES * 256 * BITS <= 8192;
+constexpr int FIRST = WEIGHTS_FIRST ? STAGES : SMALL || (CLUSTER_K > 1 && ROW_TILES == 1) ? 2 : 1;
 #include "tern/fields.cuh"
 #include "tern/resident.cuh"
 
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(LAUNCHED, 1) tern_mma_resident(cons
     else if (warp == WARPS_K)
         tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
     else if (!MOVED || warp < WARPS_K + 1 + ADDERS) {
-        if (FRAGMENTS == 1 && !WEIGHTS_FIRST && warp == WARPS_K + 1)
+        if (SMALL && FRAGMENTS == 1 && !WEIGHTS_FIRST && warp == WARPS_K + 1)
             tern_first_prefetch(s, args, lane);
         tern_dependency_wait(); // ahead of y
         tern_add_up<SLOT_ROW, UNIT_ROW, UNIT_BYTES>(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1,
