@@ -326,10 +326,10 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
 __device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active) {
     unsigned char *counters = tern_x8_end(args) + (ROUND_SCALES ? tern_largest_bytes(args.n) : 0);
-    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES>(counters, at.tile, at.first, at.contributors, state.warpgroup);
+    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES>(counters, at.part, state.warpgroup);
     join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * 4 * TERN_STORE_SLOT);
     join.barrier = 2 + state.warpgroup;
-    return tern_stream_join(join, state.sum, active);
+    return tern_stream_join(join, state.sum, active) != 0;
 }
 
 /* Times the scales of the tokens and, where they are one a row, of W. */
@@ -403,7 +403,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
             tern_block_sync(1, THREADS); /* the ring is the producers' again */
         }
-        if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
+        if (STREAM_K && at.part.all > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
             continue;
         store_sums(args, at, state, shared, active);
     }

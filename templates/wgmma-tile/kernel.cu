@@ -18,7 +18,8 @@
  *   PAIR            two blocks of a cluster share an odd row block, half of K each; 1: at last; 2: beside the others, by one more
  *                   warpgroup; 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
- *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 0: whole tiles
+ *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 2: whole tiles, and in the last
+ *                   turn blocks without one take a part of the others' K; 0: whole tiles
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
@@ -31,7 +32,7 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/part_sum.cuh"
-#include "tern/slice_copy.cuh"
+#include "tern/ring_weights.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
 #include "tern/tensor_copy.cuh"
@@ -55,20 +56,23 @@ constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
 constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* codes and scales of a slice are loaded a chunk before they are decoded; else the
                                             scale of the group before is still needed */
 
-/* Shared memory: [x ring][codes][scales][zeros][output slots][sums of ODD][barriers][tensor map]; bytes of one ring entry. */
+typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4 * BLOCKS> copies;
+typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4> odd_copies; /* of the shared row block */
+typedef struct tern_weight_reader<BITS, groups, GROUPED, HAS_ZEROS, 4 * WARPS_N> reader;
+
+/* Shared memory: [x ring][codes][scales and zeros][output slots][sums of ODD][barriers][tensor map]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
-constexpr int CODE_BYTES = CTA_TILES * tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? CTA_TILES * groups::in_tile * 32 : 0;
-constexpr int ZERO_BYTES = GROUPED && HAS_ZEROS ? CTA_TILES * groups::in_tile * 16 : 0;
-constexpr int CODES_AT = STAGES * X_BYTES, SCALES_AT = CODES_AT + STAGES * CODE_BYTES;
-constexpr int ZEROS_AT = SCALES_AT + STAGES * SCALE_BYTES, OUTPUT_AT = ZEROS_AT + STAGES * ZERO_BYTES;
+constexpr int CODE_BYTES = CTA_TILES * copies::tile_bytes, SIDE_BYTES = CTA_TILES * copies::side_bytes;
+constexpr int CODES_AT = STAGES * X_BYTES, SIDES_AT = CODES_AT + STAGES * CODE_BYTES;
+constexpr int OUTPUT_AT = SIDES_AT + STAGES * SIDE_BYTES;
 constexpr int STORE_UNITS = ODD || (BITS == 4 && BLOCK_M > 240) ? 2 : 4; /* fewer where the ring needs the room */
 constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS);        /* of a warpgroup */
 constexpr int HALF_AT =
     OUTPUT_AT + (CONSUMERS + ODD) * OUTPUT_BYTES; /* sums of the shared row block from the other block, */
 constexpr int HALF_BYTES = ODD ? 4 * 64 * BLOCK_M : 0, BARRIERS_AT = HALF_AT + HALF_BYTES;
-constexpr int HALF_FULL_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* and the barrier of their arrival */
-constexpr int MAP_AT = (HALF_FULL_AT + 8 * ODD + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+constexpr int HALF_FULL_AT =
+    BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* and the barrier of their arrival, or of a cluster's sums */
+constexpr int MAP_AT = (HALF_FULL_AT + 8 * (ODD || CLUSTER_K > 1) + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
 /* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
  * for each block. At most twice as many tiles as workers are cut. */
@@ -88,10 +92,12 @@ static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K == 1 && K_PARTS == 1) || !STREAM_K && !PAIR, "one way to divide K at a time");
-static_assert(CONSUMERS % K_PARTS == 0 && TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2) <= OUTPUT_AT,
-              "parts are equal, and their sums fit in the ring");
-static_assert((CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums of a cluster fit in the ring");
+static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)),
+              "one way to divide K at a time");
+constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
+static_assert(CONSUMERS % K_PARTS == 0 &&
+                  PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT,
+              "parts are equal, and their sums and those of a cluster fit in the ring");
 
 typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
 
@@ -102,28 +108,20 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 /* ---- producers: warp 0 copies codes, scales and zeros; warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
  * copied known to the tensor cores ---- */
 
-/* Codes, scales and zeros of up to COUNT row blocks, to the place of row block FIRST in the ring. */
-template <int FIRST, int COUNT>
-__device__ __forceinline__ void copy_weights(const tern_args &args, const tern_place &at, unsigned char *shared, int stage,
-                                             int k_tile, int lane) {
-    constexpr int BYTES = tern_codes<BITS>::tile_bytes;
-    tern_copy_slice_codes<4 * COUNT, BYTES>(shared + CODES_AT + stage * CODE_BYTES + 4 * FIRST * BYTES, args, at, k_tile,
-                                            lane);
-    if (GROUPED)
-        tern_copy_slice_sides<groups, HAS_ZEROS, 4 * COUNT>(
-            shared + SCALES_AT + stage * SCALE_BYTES + 4 * FIRST * groups::in_tile * 32,
-            shared + ZEROS_AT + stage * ZERO_BYTES + 4 * FIRST * groups::in_tile * 16, args, at, k_tile, lane);
-}
-
-/* Warp 0: what belongs to W. */
+/* Warp 0: what belongs to W, that of the shared row block behind the others. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
     const tern_place odd = tern_odd_place(at);
+    const copies own = copies::find(args, at, lane);
+    const odd_copies shared_one = odd_copies::find(args, odd, lane);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
+        unsigned char *codes = shared + CODES_AT + fill.stage * CODE_BYTES,
+                      *sides = shared + SIDES_AT + fill.stage * SIDE_BYTES;
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        copy_weights<0, BLOCKS>(args, at, shared, fill.stage, k_tile, lane);
+        own.copy(args, codes, sides, k_tile, lane);
         if (ODD && k_tile >= odd.k_begin && k_tile < odd.k_end)
-            copy_weights<BLOCKS, ODD>(args, odd, shared, fill.stage, k_tile, lane);
+            shared_one.copy(args, codes + 4 * BLOCKS * copies::tile_bytes, sides + 4 * BLOCKS * copies::side_bytes, k_tile,
+                            lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
@@ -150,11 +148,14 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             tern_slices_copy<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, args, at.x_row, at.k_begin, at.k_end, fill,
                                               thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1 || (PAIR == 1 && at.half)) { /* the barriers of tern_cluster_sum and tern_half_sum, */
+        if (CLUSTER_K > 1 && !at.alone) { /* the barrier of tern_cluster_sum_sent, those of tern_half_sum, */
+            tern_cluster_arrive();
+            tern_cluster_wait();
+        } else if (PAIR == 1 && at.half) {
             tern_cluster_sync();
             tern_cluster_sync();
         }
-        if (CLUSTER_K * K_PARTS > 1) { /* and the one behind the sums */
+        if (K_PARTS > 1 || (CLUSTER_K > 1 && !at.alone)) { /* and the one behind the sums */
             tern_block_sync(1, THREADS);
             tern_fence_async(); /* the copy engine follows where ordinary stores were */
         }
@@ -173,7 +174,8 @@ struct consumer {
     int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
     int place;                  /* of its first row block in the tile */
     int warp, lane;             /* warp within the warpgroup */
-    tern_gather gather;
+    int sums_parity;            /* of the barrier of a cluster's sums */
+    reader weights;
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
@@ -182,56 +184,29 @@ __device__ __forceinline__ int own_tile(const consumer &state, int b) {
     return (b * WARPS_N + state.place) * 4 + state.warp;
 }
 
-/* Loads the 16-byte chunk of codes whose first use is the 32-k block `block` of the tile. */
-template <int ACTIVE> __device__ __forceinline__ void load_words(consumer &state, const unsigned char *codes, int block) {
-    constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
-    if (block % BLOCKS_A_CHUNK != 0)
-        return;
-#pragma unroll
-    for (int b = 0; b < ACTIVE; b++)
-        tern_gather_codes<BITS>(state.words[b], codes + own_tile(state, b) * tern_codes<BITS>::tile_bytes,
-                                block / BLOCKS_A_CHUNK, state.gather);
-}
-
-/* Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on. */
+/* Loads what is wanted from 32-k block `block` of the slice in `stage` on. */
 template <int ACTIVE>
-__device__ __forceinline__ void load_group(consumer &state, const unsigned char *scales, const unsigned char *zeros,
-                                           unsigned k_tile, int block) {
-    if (!GROUPED || block * 32 % groups::scale_k != 0)
-        return;
-    const int slot = groups::slot((int)k_tile, block);
+__device__ __forceinline__ void load_weights(consumer &state, const unsigned char *shared, int stage, unsigned k_tile,
+                                             int block) {
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++) {
-        const int entry = (own_tile(state, b) * groups::in_tile + slot) * 8 + state.lane / 4;
-        state.scale[b] = *reinterpret_cast<const unsigned *>(scales + 4 * entry);
-        if (HAS_ZEROS) {
-            const unsigned pair = *reinterpret_cast<const unsigned short *>(zeros + 2 * entry);
-            state.zero[b] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
-        }
+        state.weights.load_codes(state.words[b], shared + CODES_AT + stage * CODE_BYTES, b, block);
+        state.weights.load_sides(state.scale[b], state.zero[b], shared + SIDES_AT + stage * SIDE_BYTES, b, (int)k_tile,
+                                 block);
     }
 }
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* Loads what the decoding of the slice in `stage` begins with. */
-template <int ACTIVE>
-__device__ __forceinline__ void load_slice(consumer &state, unsigned char *shared, int stage, unsigned k_tile) {
-    load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, 0);
-    load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES, k_tile, 0);
-}
-
 /* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come, but for
- * the first of the slice where load_slice has done so. */
+ * the first of the slice where that has been done ahead. */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
-        if ((step + u) % 2 == 0 && (step + u > 0 || !LOAD_AHEAD)) {
-            load_words<ACTIVE>(state, shared + CODES_AT + stage * CODE_BYTES, (step + u) / 2);
-            load_group<ACTIVE>(state, shared + SCALES_AT + stage * SCALE_BYTES, shared + ZEROS_AT + stage * ZERO_BYTES,
-                               k_tile, (step + u) / 2);
-        }
+        if ((step + u) % 2 == 0 && (step + u > 0 || !LOAD_AHEAD))
+            load_weights<ACTIVE>(state, shared, stage, k_tile, (step + u) / 2);
 #pragma unroll
         for (int b = 0; b < ACTIVE; b++) {
             tern_dequant_tile<BITS, BF16>(state.words[b], step + u, state.zero[b], a[u][b]);
@@ -278,7 +253,7 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
     int released = -1; /* stage to give back when its last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     if (LOAD_AHEAD)
-        load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_begin);
+        load_weights<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0, a[0]);
     for (int k_tile = k_begin; k_tile < at.k_end; k_tile += K_PARTS) {
         const int stage = use.stage;
@@ -299,7 +274,7 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
             if (c == CHUNKS - (LOAD_AHEAD ? 2 : 1) && k_tile + K_PARTS < at.k_end) {
                 tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
                 if (LOAD_AHEAD)
-                    load_slice<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS);
+                    load_weights<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS, 0);
             }
             if (c + 1 == CHUNKS && k_tile + K_PARTS < at.k_end)
                 decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_tile + K_PARTS, 0, next);
@@ -343,7 +318,8 @@ __device__ __forceinline__ consumer start_consumer(int warpgroup) {
     state.place = warpgroup == CONSUMERS ? BLOCKS : state.n;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    state.gather = tern_gather_start(state.lane);
+    state.sums_parity = 0;
+    state.weights = reader::find(own_tile(state, 0), state.lane);
     return state;
 }
 
@@ -367,21 +343,27 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
 
 /* ---- sums to y ---- */
 
-/* A warpgroup's part of a cut tile: true if it is the last one there; then it has the sums of all. */
-__device__ __forceinline__ bool join_parts(const tern_args &args, const tern_place &at, consumer &state,
-                                           unsigned char *shared, int active) {
-    unsigned char *counters = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
-    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES>(counters, at.tile, at.first, at.contributors, state.warpgroup);
-    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES);
-    join.barrier = 2 + state.warpgroup;
-    return tern_stream_join(join, state.sum, active);
+/* Of the shares of a tile's columns that blocks of a cluster have, that of this one. */
+__device__ __forceinline__ int share_of(const tern_place &at) {
+    return CLUSTER_K > 1 ? at.rank : 0;
 }
 
-/* Rounds and stores y. Warpgroups have barriers 2 and up. */
+/* A warpgroup's part of a cut tile, of which a block that helps has all shares of a cluster's blocks: those at which it is the last one, as
+ * bits; of them it then has the sums of all. */
+__device__ __forceinline__ unsigned join_parts(const tern_args &args, const tern_place &at, consumer &state,
+                                               unsigned char *shared, int active) {
+    unsigned char *counters = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)gridDim.x;
+    tern_join join = tern_join_make<CONSUMERS, SLOT_BYTES, CLUSTER_K>(counters, at.part, state.warpgroup);
+    join.answer = reinterpret_cast<unsigned *>(shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES);
+    join.barrier = 2 + state.warpgroup;
+    return tern_stream_join<CLUSTER_K>(join, state.sum, active, at.alone ? (1u << CLUSTER_K) - 1 : 1u << share_of(at));
+}
+
+/* Rounds and stores share `share` of y. Warpgroups have barriers 2 and up. */
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
-                                           unsigned char *shared, int active) {
+                                           unsigned char *shared, int active, int share) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES;
-    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, PAIR ? 0 : at.rank};
+    const tern_store to = {slots, 2 + state.warpgroup, state.warp, state.lane, at.x_row, share};
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
@@ -396,15 +378,17 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
 __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared) {
     if (K_PARTS > 1)
         tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
-    if (CLUSTER_K > 1) {
+    if (CLUSTER_K > 1 && !at.alone) {
         if (state.turn == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, at.rank);
+            tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES,
+                                                                       shared + HALF_FULL_AT, state.sums_parity, at.rank);
         else {
-            tern_cluster_sync();
-            tern_cluster_sync();
+            tern_cluster_arrive();
+            tern_cluster_wait();
         }
+        state.sums_parity ^= 1;
     }
-    if (CLUSTER_K * K_PARTS > 1)
+    if (K_PARTS > 1 || (CLUSTER_K > 1 && !at.alone))
         tern_block_sync(1, THREADS); /* the ring is the producers' again */
 }
 
@@ -431,11 +415,15 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         add_up(at, state, shared);
         if (state.turn > 0 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
             continue;
-        if (STREAM_K && at.contributors > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
-            continue;
+        unsigned shares = STREAM_K == 2 ? 1u << share_of(at) : 1; /* that it stores; its own, where it cannot help */
+        if (STREAM_K && at.part.all > 1)
+            shares = active == 0 ? 0 : join_parts(args, at, state, shared, active);
         if (ODD && ROW_BLOCKS * BLOCK_M > 224)
             tern_hide(state.lane); /* or addresses of stores take registers all through the loop; costs it 2 % elsewhere */
-        store_sums(args, at, state, shared, active);
+#pragma unroll 1
+        for (int share = 0; share < (STREAM_K == 2 ? CLUSTER_K : 1); share++)
+            if (shares >> share & 1)
+                store_sums(args, at, state, shared, active, STREAM_K == 2 ? share : share_of(at));
     }
 }
 
@@ -463,7 +451,7 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
         tern_half_receive(state.sum[0], slots, full);
         if (ROW_BLOCKS == 1)
             tern_hide(state.lane);
-        store_sums(args, odd, state, shared, 1);
+        store_sums(args, odd, state, shared, 1, 0);
     }
 }
 
@@ -479,6 +467,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
         tern_barrier_init(shared + HALF_FULL_AT, 1);
         tern_barrier_arrive_expect(shared + HALF_FULL_AT, HALF_BYTES); /* that block 0 sends */
     }
+    if (CLUSTER_K > 1 && threadIdx.x == STAGES)
+        tern_barrier_init(shared + HALF_FULL_AT, 1);
     if (X_COPY > 0 && threadIdx.x / 32 == 4 * (CONSUMERS + ODD) + 1)
         tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, (int)threadIdx.x % 32);
     __syncthreads();

@@ -2,7 +2,7 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
 local smem = "STAGES*(256*BLOCK_M+4*(CONSUMERS/K_PARTS*ROW_BLOCKS+(PAIR==2))*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+(PAIR==2?12680+256*BLOCK_M:(BITS==4?(BLOCK_M>240?4224:8320):8320)*CONSUMERS)+24*STAGES+256*X_COPY"
+    .. "+(PAIR==2?12680+256*BLOCK_M:(BITS==4?(BLOCK_M>240?4224:8320):8320)*CONSUMERS)+24*STAGES+8*(CLUSTER_K>1)+256*X_COPY"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -11,7 +11,7 @@ local function shared_bytes(p, problem, stages)
     if p.PAIR == 2 then -- one more of the short ones, and the sums that come from the other block
         output = 4224 * 3 + 256 * p.BLOCK_M + 8
     end
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + output + 256 * p.X_COPY
+    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + output + (p.CLUSTER_K > 1 and 8 or 0) + 256 * p.X_COPY
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
@@ -48,7 +48,7 @@ local function register_rule(p, problem)
     end
     local zeros = problem.sym and 0 or 4
     local sets = (odd or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
-    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + (odd and 28 or 40) + 16 * p.STREAM_K
+    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + (odd and 28 or 40) + (p.STREAM_K > 0 and 16 or 0)
     if needed > budget then
         return "registers"
     end
@@ -65,7 +65,7 @@ local function part_rule(p, problem, gpu)
     if p.K_PARTS == 1 then
         return nil
     end
-    if p.CONSUMERS % p.K_PARTS ~= 0 or p.STREAM_K == 1 then
+    if p.CONSUMERS % p.K_PARTS ~= 0 or p.STREAM_K > 0 then
         return "parts of K are for whole tiles and equally many warpgroups"
     end
     if is_small(problem) then
@@ -93,7 +93,7 @@ local function cluster_rule(p, problem, gpu)
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
-    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
+    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.K_PARTS * p.CLUSTER_K - 1) // p.CLUSTER_K
     if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
@@ -155,7 +155,7 @@ local function pair_rule(p, problem, gpu)
     if p.PAIR == 0 then
         return nil
     end
-    if p.CLUSTER_K > 1 or p.STREAM_K == 1 or p.K_PARTS > 1 or gpu.sms < 2 then
+    if p.CLUSTER_K > 1 or p.STREAM_K > 0 or p.K_PARTS > 1 or gpu.sms < 2 then
         return "one way to divide K at a time"
     end
     if p.PAIR == 2 and (p.CONSUMERS ~= 2 or p.SCALE_WEIGHTS == 0 and problem.groups > 1) then
@@ -188,8 +188,18 @@ local function balance_rule(p, problem, gpu)
     if p.STREAM_K == 1 and (tiles * 3 < gpu.sms or rest == 0 or 20 * (gpu.sms - rest) < tiles + gpu.sms - rest) then
         return "few tiles share a tile's K, or whole tiles come out even"
     end
+    if p.STREAM_K == 2 then
+        local workers = gpu.sms // p.CLUSTER_K
+        local last = tiles % workers
+        local helpers, k_tiles = (workers - last) * p.CLUSTER_K, (problem.k + 127) // 128
+        local cost = 3 + 512 // (blocks * p.BLOCK_M) -- this and the span as in tern/tile_plan.cuh and stream_k.cuh
+        local span = (k_tiles * helpers - cost * (last + helpers) * p.CLUSTER_K) // (last * p.CLUSTER_K + helpers)
+        if p.CLUSTER_K > 2 or tiles > 8 * workers or 2 * last < workers or 10 * span < k_tiles then
+            return "few blocks help, many share a tile's K, or it is too short to be shared"
+        end
+    end
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m > p.BLOCK_M then
-        if p.STREAM_K == 1 and p.BLOCK_M ~= 176 and p.BLOCK_M ~= 192 or p.CLUSTER_K > 1 then
+        if p.STREAM_K > 0 and p.BLOCK_M ~= 176 and p.BLOCK_M ~= 192 or p.CLUSTER_K > 1 then
             return "heights between 128 and 256 are for whole tiles"
         end
         local plain = math.min(busiest(p, problem, gpu, 128), busiest(p, problem, gpu, 256))
@@ -212,11 +222,11 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M > 128 and p.BLOCK_M < 256 and problem.m <= p.BLOCK_M - 16 and not is_small(problem) then
         return "a lower tile holds M"
     end
-    if p.BLOCK_M == 64 and problem.m > 64 then
-        return "dequantising takes longer than products of 64 columns"
-    end
     if p.BLOCK_M > 96 and p.CHUNK > 1 then
         return "long chunks are for short products"
+    end
+    if p.BLOCK_M == 64 and problem.m > 64 then
+        return "dequantising takes longer than products of 64 columns"
     end
     if rows * p.BLOCK_M < 16384 and tiles >= 8 * gpu.sms then
         return "CTA tile is small for the problem"
@@ -286,7 +296,7 @@ return {
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "PAIR", values = { 0, 1, 2 }, default = 0, doc = "two blocks of a cluster share an odd row block, half of K each, 1: at last, 2: beside the others" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
-        { name = "STREAM_K", values = { 0, 1 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do" },
+        { name = "STREAM_K", values = { 0, 1, 2 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do, 2: blocks without a tile in the last turn take a part of the others' K" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
     },
@@ -300,6 +310,6 @@ return {
         smem = smem,
         cluster = "CLUSTER_K+(PAIR>0)",
         busiest = busiest_block,
-        workspace = "X_COPY+STREAM_K==0?0:SMS*(128+STREAM_K*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
+        workspace = "X_COPY+STREAM_K==0?0:SMS*(128+(STREAM_K>0)*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },
 }

@@ -206,6 +206,40 @@ extern "C" __global__ void wgmma_stream_k(struct tern_args args) {
     }
 }
 
+// Every CLUSTER blocks are a worker of tern_plan with STREAM_K 2: m rows of x in tiles of 128, one row block of W. y: how often each (tile, k tile)
+// was multiplied; then the contributors that each tile was said to have, and how many came; then how often each slot was used.
+template <int CLUSTER> static void aid_tiles(struct tern_args args) {
+    const unsigned tiles = (unsigned)((args.m + 127) / 128), k_tiles = (unsigned)((args.k + 127) / 128);
+    unsigned *y = (unsigned *)args.y, *said = y + tiles * k_tiles, *came = said + tiles, *slots = came + tiles;
+    args.n = 64;
+    tern_place at;
+    tern_plan<1, 128, 8, CLUSTER, 2> plan(args, at);
+    while (plan.next(at)) {
+        const unsigned tile = (unsigned)(at.x_row / 128);
+        if (tile >= tiles || at.k_end > (int)k_tiles || at.row_tile != 0 || (at.alone && at.part.all < 2))
+            tern_emu_fault("aid: a place outside the problem, or help that is all of a tile");
+        for (int k = at.k_begin; k < at.k_end; k++)
+            y[tile * k_tiles + (unsigned)k]++;
+        if (said[tile] != 0 && said[tile] != at.part.all)
+            tern_emu_fault("aid: contributors of a tile disagree");
+        said[tile] = at.part.all;
+        if (!at.alone && at.rank > 0)
+            continue; // a cluster comes as one
+        came[tile]++;
+        const unsigned slot = at.part.self == 0 ? at.part.head : at.part.slots + at.part.self * at.part.step;
+        if (at.part.self >= at.part.all || (at.part.all > 1 && slot >= 2 * gridDim.x))
+            tern_emu_fault("aid: no such contributor or slot");
+        if (at.part.all > 1)
+            slots[slot]++;
+    }
+}
+extern "C" __global__ void wgmma_aid(struct tern_args args) {
+    aid_tiles<1>(args);
+}
+extern "C" __global__ void wgmma_aid_cluster(struct tern_args args) {
+    aid_tiles<2>(args);
+}
+
 // Each block is one of a cluster that works on a tile of m row blocks and k k tiles, in three warpgroups. y: how often each (row block, k tile) is
 // multiplied; how many warpgroups get the sums of each row block; what each warpgroup has to do.
 template <bool PAIR> static void share_tile(const struct tern_args &args) {

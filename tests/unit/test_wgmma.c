@@ -299,6 +299,35 @@ static void stream_k_visits_all_once(void **state) {
     }
 }
 
+/* The same where blocks without a tile in the last turn help the others; no two parts of tiles have the same slot. */
+static void aid_visits_all_once(void **state) {
+    (void)state;
+    static const struct {
+        int tiles, k_tiles, blocks;
+    } cases[] = {{56, 148, 132}, {112, 148, 132}, {448, 28, 132}, {132, 28, 132}, {1, 148, 132}, {65, 3, 132},
+                 {3, 1, 2},      {1, 2, 2},       {7, 5, 6},      {2, 3, 8},      {131, 2, 132}, {5, 40, 14}};
+    static uint32_t y[112 * 148 + 2 * 448 + 2 * 132];
+    struct tern_error err = {0};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const int tiles = cases[i / 2].tiles, items = tiles * cases[i / 2].k_tiles, blocks = cases[i / 2].blocks;
+        struct emulator_case c = {.entry = i % 2 ? "wgmma_aid_cluster" : "wgmma_aid",
+                                  .blocks = blocks,
+                                  .block = 1,
+                                  .y_bytes = sizeof y[0] * (size_t)(items + 2 * tiles + 2 * blocks),
+                                  .m = 128 * tiles - 5,
+                                  .k = 128 * cases[i / 2].k_tiles - 32};
+        memset(y, 0, sizeof y);
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int item = 0; item < items; item++)
+            assert_int_equal(y[item], 1);
+        for (int tile = 0; tile < tiles; tile++)
+            assert_int_equal(y[items + tile], y[items + tiles + tile]);
+        for (int slot = 0; slot < 2 * blocks; slot++)
+            assert_in_range(y[items + 2 * tiles + slot], 0, 1);
+    }
+}
+
 /* Each k tile of each row block is multiplied once, and one warpgroup has the sums; where one row block is left for three warpgroups, none
  * has more than a k tile more to do than another. */
 static void shares_are_whole_and_even(void **state) {
@@ -405,6 +434,7 @@ int main(void) {
         cmocka_unit_test(sweep_visits_all_once),
         cmocka_unit_test(pairs_visit_all_once),
         cmocka_unit_test(stream_k_visits_all_once),
+        cmocka_unit_test(aid_visits_all_once),
         cmocka_unit_test(shares_are_whole_and_even),
         cmocka_unit_test(counts_start_from_anything),
         cmocka_unit_test(boxes_are_swizzled_and_padded),

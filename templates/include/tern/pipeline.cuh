@@ -150,7 +150,7 @@ __device__ __forceinline__ unsigned tern_uniform(unsigned value) {
 }
 
 // Hides from the compiler where a value comes from, so that nothing is made of it earlier.
-__device__ __forceinline__ void tern_hide(int &value) {
+template <typename T> __device__ __forceinline__ void tern_hide(T &value) {
 #ifndef TERN_EMULATOR
     asm volatile("" : "+r"(value));
 #endif

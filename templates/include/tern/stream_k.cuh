@@ -35,6 +35,16 @@ __device__ __forceinline__ tern_stream_k tern_stream_k_start(unsigned tiles, uns
     return {tiles, k_tiles, cut, self, workers, items * self / workers, items * (self + 1) / workers, cut + self};
 }
 
+// Workers of tile `tile`, a cut one.
+struct tern_stream_workers {
+    unsigned first, count;
+};
+__device__ __forceinline__ tern_stream_workers tern_stream_k_workers(const tern_stream_k &s, unsigned tile) {
+    const unsigned start = tile * s.k_tiles, items = s.cut * s.k_tiles;
+    const unsigned first = ((start + 1) * s.workers - 1) / items;
+    return {first, ((start + s.k_tiles) * s.workers - 1) / items - first + 1};
+}
+
 // False when the worker is done.
 __device__ __forceinline__ bool tern_stream_k_next(tern_stream_k &s, tern_stream_turn &turn) {
     turn.k_begin = 0;
@@ -47,17 +57,76 @@ __device__ __forceinline__ bool tern_stream_k_next(tern_stream_k &s, tern_stream
         return turn.tile < s.tiles;
     }
     turn.tile = s.next / s.k_tiles;
-    const unsigned start = turn.tile * s.k_tiles, items = s.cut * s.k_tiles;
+    const unsigned start = turn.tile * s.k_tiles;
     turn.k_begin = s.next - start;
     if (s.end - start < s.k_tiles)
         turn.k_end = s.end - start;
     s.next = start + turn.k_end;
     if (turn.k_end - turn.k_begin < s.k_tiles) { // the workers that have the tile's first and its last item
-        turn.first = ((start + 1) * s.workers - 1) / items;
-        turn.contributors = ((start + s.k_tiles) * s.workers - 1) / items - turn.first + 1;
+        const tern_stream_workers all = tern_stream_k_workers(s, turn.tile);
+        turn.first = all.first;
+        turn.contributors = all.count;
     }
     return true;
 }
+
+// Aid: tiles are dealt out whole, one a worker and turn. In the last turn, where some workers have none, each of their blocks helps: a
+// tile of that turn gives its last `span` k tiles to them, and they divide all of these among themselves as stream-K does. So
+// a tile has few contributors, and most blocks add up once.
+struct tern_aid {
+    unsigned tiles, k_tiles, workers; // of the problem
+    unsigned cut, span;               // tiles of the last turn; k tiles that each gives away
+    unsigned next;                    // own next tile
+    tern_stream_k line; // of what is given away: its tiles are those that are cut, its workers the blocks that help
+};
+
+// Worker `self` of `workers`, a cluster of CLUSTER blocks, and in it block `rank`. The span is what has all done at once if each part that is help
+// costs as much as `cost` k tiles beside its own; and one at least.
+template <int CLUSTER>
+__device__ __forceinline__ tern_aid tern_aid_start(unsigned tiles, unsigned k_tiles, unsigned self, unsigned rank,
+                                                   unsigned workers, int cost) {
+    const unsigned cut = tiles % workers, helpers = (workers - cut) * CLUSTER;
+    const int gain = (int)(k_tiles * helpers) - cost * (int)(cut + helpers) * CLUSTER,
+              whole = (int)(cut * CLUSTER + helpers);
+    const unsigned span = cut == 0 || k_tiles < 2 ? 0 : gain < whole ? 1 : (unsigned)(gain / whole);
+    const unsigned items = cut * span, busy = items < helpers ? items : helpers, block = (self - cut) * CLUSTER + rank;
+    tern_aid aid = {tiles, k_tiles, workers, cut, span, self, {cut, span, cut, block, busy, 0, 0, cut}};
+    if (self >= cut && block < busy) {
+        aid.line.next = items * block / busy;
+        aid.line.end = items * (block + 1) / busy;
+    }
+    return aid;
+}
+
+// False when the worker's block is done. `helps`: the turn is help, and first .. first + contributors - 1 are blocks that help; they are so
+// too in the turn of a tile that is helped with, which has contributors - 1 of them.
+__device__ __forceinline__ bool tern_aid_next(tern_aid &s, tern_stream_turn &turn, bool &helps) {
+    helps = s.next >= s.tiles;
+    if (helps) {
+        if (!tern_stream_k_next(s.line, turn))
+            return false;
+        turn.tile += s.tiles - s.cut;
+        turn.k_begin += s.k_tiles - s.span;
+        turn.k_end += s.k_tiles - s.span;
+        return true;
+    }
+    const bool helped = s.span > 0 && s.next >= s.tiles - s.cut;
+    turn = {s.next, 0, s.k_tiles - (helped ? s.span : 0), 0, 1};
+    if (helped) {
+        const tern_stream_workers all = tern_stream_k_workers(s.line, s.next - (s.tiles - s.cut));
+        turn.first = all.first;
+        turn.contributors = 1 + all.count;
+    }
+    s.next += s.workers;
+    return true;
+}
+
+// What a worker has of a cut tile: contributor `self` of `all`, in the order of K; 1: it has all of it. Contributor 0 has slot `head`, the
+// others slots + self * step.
+struct tern_part {
+    unsigned tile, self, all;
+    unsigned head, slots, step;
+};
 
 // A count of arrivals as it lies in memory, at number `place` of the counters.
 __device__ __forceinline__ unsigned long long tern_count_word(unsigned count, unsigned place) {

@@ -8,15 +8,16 @@
 
 #define TERN_SLOT_STEP (16 * TERN_WARPGROUP) // bytes from a thread's four floats to its next four
 
-// The first `active` row blocks: sum += slot, or sum = slot.
+// Quads begin .. end - 1 of four sums a thread, of the first `active` row blocks: sum += slot, or sum = slot.
 template <bool FIRST, int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ void tern_slot_add(float (&sum)[ROW_BLOCKS][COUNT], const unsigned char *slot, int active) {
+__device__ __forceinline__ void tern_slot_add(float (&sum)[ROW_BLOCKS][COUNT], const unsigned char *slot, int active,
+                                              int begin, int end) {
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
 #pragma unroll
-        for (int i = 0; i < COUNT / 4; i++) {
+        for (int i = begin; i < end; i++) {
             const float4 more = tern_sums_load(slot + (b * (COUNT / 4) + i) * TERN_SLOT_STEP);
             float *d = &sum[b][4 * i];
             d[0] = FIRST ? more.x : d[0] + more.x;
@@ -28,75 +29,93 @@ __device__ __forceinline__ void tern_slot_add(float (&sum)[ROW_BLOCKS][COUNT], c
 }
 
 template <int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ void tern_slot_put(const float (&sum)[ROW_BLOCKS][COUNT], unsigned char *slot, int active) {
+__device__ __forceinline__ void tern_slot_put(const float (&sum)[ROW_BLOCKS][COUNT], unsigned char *slot, int active,
+                                              int begin, int end) {
 #pragma unroll
     for (int b = 0; b < ROW_BLOCKS; b++) {
         if (b >= active)
             break;
 #pragma unroll
-        for (int i = 0; i < COUNT / 4; i++)
+        for (int i = begin; i < end; i++)
             tern_sums_store(slot + (b * (COUNT / 4) + i) * TERN_SLOT_STEP, &sum[b][4 * i]);
     }
 }
 
-// A warpgroup's part of a cut tile. A block has two slots: the first contributor uses the second one of its block, since its
-// range ends in this tile, the others the first one, since theirs begin here or lie inside.
+// A warpgroup's part of a cut tile, whose columns are SHARES equal shares that are added up each for itself.
 struct tern_join {
-    unsigned long long *counter; // of this tile and warpgroup, number `place`
+    unsigned long long *counter; // of this tile and warpgroup and share 0, number `place`; those of the other shares follow
     unsigned place;
-    unsigned char *slots; // first slot of the first contributor's block, at the warpgroup's part
-    long long pitch;      // bytes of a slot of a block
-    unsigned self, all;   // this contributor's number, and how many there are
-    unsigned *answer;     // a word of shared memory of the warpgroup, free until the next barrier behind
-    int barrier;          // a named barrier of the warpgroup
+    unsigned char *head, *slots; // of contributor 0; of the others, i * step further, at the warpgroup's part
+    long long step;
+    unsigned self, all; // this contributor's number, and how many there are
+    unsigned *answer;   // a word of shared memory of the warpgroup for each share, free until the next barrier behind
+    int barrier;        // a named barrier of the warpgroup
 };
 
-// All but the place for the answer and the barrier, of warpgroup `warpgroup` of CONSUMERS in tile `tile`, which has `contributors`
-// from block `first` on. At `counters` two for each block of the grid and warpgroup, behind them two slots of SLOT_BYTES a block.
-template <int CONSUMERS, long long SLOT_BYTES>
-__device__ __forceinline__ tern_join tern_join_make(unsigned char *counters, unsigned tile, unsigned first,
-                                                    unsigned contributors, int warpgroup) {
+// All but the place for the answer and the barrier, of warpgroup `warpgroup` of CONSUMERS. At `counters` two for each block of the grid and
+// warpgroup, behind them two slots of SLOT_BYTES a block. Of a stream-K tile the first contributor uses the second slot of its block, since its
+// range ends in this tile, the others the first one, since theirs begin here or lie inside.
+template <int CONSUMERS, long long SLOT_BYTES, int SHARES = 1>
+__device__ __forceinline__ tern_join tern_join_make(unsigned char *counters, const tern_part &part, int warpgroup) {
     tern_join join;
-    join.place = tile * CONSUMERS + (unsigned)warpgroup;
+    unsigned char *slots = counters + 16 * CONSUMERS * (unsigned long long)gridDim.x + warpgroup * (SLOT_BYTES / CONSUMERS);
+    join.place = (part.tile * CONSUMERS + (unsigned)warpgroup) * SHARES;
     join.counter = reinterpret_cast<unsigned long long *>(counters) + join.place;
-    join.slots = counters + 16 * CONSUMERS * (unsigned long long)gridDim.x + first * (2 * SLOT_BYTES) +
-                 warpgroup * (SLOT_BYTES / CONSUMERS);
-    join.pitch = SLOT_BYTES;
-    join.self = blockIdx.x - first;
-    join.all = contributors;
+    join.head = slots + part.head * SLOT_BYTES;
+    join.slots = slots + part.slots * SLOT_BYTES;
+    join.step = part.step * SLOT_BYTES;
+    join.self = part.self;
+    join.all = part.all;
     return join;
 }
 
-// True if it is the last one to come; then `sum` is that of all contributors, added in the order of K. All threads of the
-// warpgroup call.
-template <int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ bool tern_stream_join(const tern_join &j, float (&sum)[ROW_BLOCKS][COUNT], int active) {
-    const bool counts = threadIdx.x % TERN_WARPGROUP == 0;
-    unsigned char *slots = j.slots + 16 * (threadIdx.x % TERN_WARPGROUP), *head = slots + j.pitch;
-    unsigned before = 0;
+// Of the shares whose bits are set in `wanted` those as bits, at which it is the last one to come; of them `sum` is then that of all
+// contributors, added in the order of K. All threads of the warpgroup call.
+template <int SHARES = 1, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ unsigned tern_stream_join(const tern_join &j, float (&sum)[ROW_BLOCKS][COUNT], int active,
+                                                     unsigned wanted = 1) {
+    constexpr int QUADS = COUNT / 4 / SHARES;
+    const auto counts = [](int share) { return threadIdx.x % TERN_WARPGROUP == 32 * (unsigned)(share % 4); };
+    unsigned char *slots = j.slots + 16 * (threadIdx.x % TERN_WARPGROUP),
+                  *head = j.head + 16 * (threadIdx.x % TERN_WARPGROUP);
+    unsigned before[SHARES] = {}, last = 0;
     if (j.self == 0) { // comes late: the others may all be there, and its own sums need not go through memory
-        if (counts)
-            *j.answer = tern_count_look(j.counter, j.place, j.all);
+#pragma unroll
+        for (int share = 0; share < SHARES; share++)
+            if (counts(share) && wanted >> share & 1)
+                j.answer[share] = tern_count_look(j.counter + share, j.place + share, j.all);
         tern_block_sync(j.barrier, TERN_WARPGROUP);
-        before = *j.answer;
+#pragma unroll
+        for (int share = 0; share < SHARES; share++)
+            before[share] = wanted >> share & 1 ? j.answer[share] : 0;
         tern_block_sync(j.barrier, TERN_WARPGROUP);
     }
-    if (before + 1 != j.all)
-        tern_slot_put(sum, j.self == 0 ? head : slots + j.self * (2 * j.pitch), active);
+#pragma unroll
+    for (int share = 0; share < SHARES; share++)
+        if (wanted >> share & 1 && before[share] + 1 != j.all)
+            tern_slot_put(sum, j.self == 0 ? head : slots + j.self * j.step, active, share * QUADS, (share + 1) * QUADS);
     tern_block_sync(j.barrier, TERN_WARPGROUP);
-    if (counts)
-        *j.answer = tern_count_arrival(j.counter, j.place, j.all, before);
+#pragma unroll
+    for (int share = 0; share < SHARES; share++)
+        if (counts(share) && wanted >> share & 1)
+            j.answer[share] = tern_count_arrival(j.counter + share, j.place + share, j.all, before[share]);
     tern_block_sync(j.barrier, TERN_WARPGROUP);
-    before = *j.answer;
+#pragma unroll
+    for (int share = 0; share < SHARES; share++)
+        last |= wanted >> share & 1 && j.answer[share] + 1 == j.all ? 1u << share : 0;
     tern_block_sync(j.barrier, TERN_WARPGROUP);
-    if (before + 1 != j.all)
-        return false;
-    if (j.self > 1) // the sums of the two first are the same either way
-        tern_slot_add<true>(sum, head, active);
-    for (unsigned other = j.self > 1 ? 1 : 0; other < j.all; other++)
-        if (other != j.self || j.self > 1)
-            tern_slot_add<false>(sum, other == 0 ? head : slots + other * (2 * j.pitch), active);
-    return true;
+#pragma unroll
+    for (int share = 0; share < SHARES; share++) {
+        const int begin = share * QUADS, end = begin + QUADS;
+        if (!(last >> share & 1))
+            continue;
+        if (j.self > 1) // the sums of the two first are the same either way
+            tern_slot_add<true>(sum, head, active, begin, end);
+        for (unsigned other = j.self > 1 ? 1 : 0; other < j.all; other++)
+            if (other != j.self || j.self > 1)
+                tern_slot_add<false>(sum, other == 0 ? head : slots + other * j.step, active, begin, end);
+    }
+    return last;
 }
 
 #endif

@@ -10,14 +10,15 @@
 
 // One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
 struct tern_place {
-    int row_tile;                       // first 16-row tile of W
-    int blocks;                         // row blocks, from 1 on; PAIR 2: from 0 on
-    int row_tiles, k_tiles;             // of W
-    int k_begin, k_end, rank;           // k tiles of this block, which is number `rank` of its cluster
-    long long x_row;                    // first row of x
-    bool half;                          // PAIR 1: the last one, of which the other block of the cluster has the rest of K;
-    int odd_tile;                       // PAIR 2: beside the last one such a row block, and its first 16-row tile
-    unsigned tile, first, contributors; // STREAM_K: see tern_stream_turn
+    int row_tile;             // first 16-row tile of W
+    int blocks;               // row blocks, from 1 on; PAIR 2: from 0 on
+    int row_tiles, k_tiles;   // of W
+    int k_begin, k_end, rank; // k tiles of this block, which is number `rank` of its cluster
+    long long x_row;          // first row of x
+    bool half;                // PAIR 1: the last one, of which the other block of the cluster has the rest of K;
+    int odd_tile;             // PAIR 2: beside the last one such a row block, and its first 16-row tile
+    bool alone;               // STREAM_K 2: the block has it for itself, not together with its cluster
+    tern_part part;           // STREAM_K: of a cut tile
 };
 
 // PAIR 2: the block's part of the shared row block beside `at`; no k tiles if it has none.
@@ -35,8 +36,10 @@ __device__ __forceinline__ tern_place tern_odd_place(const tern_place &at) {
 // rows of x (2).
 template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0> struct tern_plan {
     static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K;
+    static constexpr int AID_COST = 3 + 512 / (BLOCKS * BLOCK_M); // measured: 4 for two row blocks of 256 columns, 5 of 128
     tern_sweep sweep;
-    tern_stream_k stream;
+    tern_stream_k stream;  // STREAM_K 1
+    tern_aid aid;          // STREAM_K 2
     unsigned odd, odd_end; // PAIR: the odd row block, if odd is below odd_end
 
     // Sets what all places have in common.
@@ -48,7 +51,8 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
         at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
         at.k_begin = CLUSTER_K > 1 ? at.rank * at.k_tiles / CLUSTER_K : 0;
         at.k_end = CLUSTER_K > 1 ? (at.rank + 1) * at.k_tiles / CLUSTER_K : at.k_tiles;
-        at.contributors = 1;
+        at.part.all = 1;
+        at.alone = false;
         at.half = false;
         if (PAIR) {
             const unsigned own = (sweep.end - sweep.next) / 2;
@@ -57,22 +61,44 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
             sweep.next += (unsigned)at.rank * own;
             sweep.end = sweep.next + own;
         }
-        if (STREAM_K)
+        if (STREAM_K == 2)
+            aid = tern_aid_start<CLUSTER>(sweep.tiles_n * sweep.tiles_m, (unsigned)at.k_tiles, self, (unsigned)at.rank,
+                                          workers, AID_COST);
+        else if (STREAM_K)
             stream = tern_stream_k_start(sweep.tiles_n * sweep.tiles_m, (unsigned)at.k_tiles, self, workers);
+    }
+
+    // STREAM_K 2: what a block has of a turn. A tile's own blocks divide their part of K; slots are one for each cut tile and then one for
+    // each part that is help, which tile and helping block number together.
+    __device__ __forceinline__ void divide(tern_place &at, const tern_stream_turn &turn) {
+        const unsigned tile = turn.tile - (aid.tiles - aid.cut); // of the cut ones
+        const bool helps = at.alone;
+        at.part = {tile,
+                   helps ? 1 + aid.line.self - turn.first : 0,
+                   turn.contributors + (helps ? 1 : 0),
+                   tile,
+                   aid.cut + tile + turn.first - 1,
+                   1};
+        if (CLUSTER_K > 1 && !helps) {
+            const int k_tiles = at.k_end;
+            at.k_begin = at.rank * k_tiles / CLUSTER_K;
+            at.k_end = (at.rank + 1) * k_tiles / CLUSTER_K;
+        }
     }
 
     // The next place; false when there is none.
     __device__ __forceinline__ bool next(tern_place &at) {
         if (STREAM_K) {
             tern_stream_turn turn;
-            if (!tern_stream_k_next(stream, turn))
+            if (STREAM_K == 2 ? !tern_aid_next(aid, turn, at.alone) : !tern_stream_k_next(stream, turn))
                 return false;
             tern_sweep_go<BLOCKS, GROUP_M>(sweep, turn.tile);
             at.k_begin = (int)turn.k_begin;
             at.k_end = (int)turn.k_end;
-            at.tile = turn.tile;
-            at.first = turn.first;
-            at.contributors = turn.contributors;
+            if (STREAM_K == 2)
+                divide(at, turn);
+            else
+                at.part = {turn.tile, blockIdx.x - turn.first, turn.contributors, 2 * turn.first + 1, 2 * turn.first, 2};
         } else if (PAIR == 2) {
             if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
                 if (odd == odd_end)

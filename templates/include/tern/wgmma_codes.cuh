@@ -18,10 +18,12 @@ struct tern_gather {
     unsigned join;         // byte selector
 };
 
-__device__ __forceinline__ tern_gather tern_gather_start(int lane) {
+// `tile`: bytes that all tiles it gathers from lie further on; not for 3 bits.
+__device__ __forceinline__ tern_gather tern_gather_start(int lane, unsigned tile = 0) {
     const unsigned quad = 64 * ((unsigned)lane / 4), t = (unsigned)lane % 4, swapped = (unsigned)lane >> 3 & 1;
     const unsigned first = quad + 8 * (t & 1) + 32 * swapped;
-    tern_gather gather = {quad + 4 * t, first, first ^ 32, (swapped ? 0x2604u : 0x6240u) + 0x1111u * (t >> 1)};
+    tern_gather gather = {tile + quad + 4 * t, tile + first, tile + (first ^ 32),
+                          (swapped ? 0x2604u : 0x6240u) + 0x1111u * (t >> 1)};
 #ifndef TERN_EMULATOR
     asm volatile("" : "+r"(gather.first), "+r"(gather.other), "+r"(gather.join)); // else they are computed again and again
 #endif

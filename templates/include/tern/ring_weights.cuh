@@ -1,0 +1,83 @@
+// What belongs to W in an entry of a ring in shared memory, one k tile of up to TILES row tiles: their codes, and at another place their
+// scales and zero points (weight_copy.cuh). How a warp copies it for a tile of tile_plan.cuh, and how a warp of a warpgroup reads its own
+// row tiles, which lie PITCH row tiles apart. Owns nothing.
+#ifndef TERN_RING_WEIGHTS_CUH
+#define TERN_RING_WEIGHTS_CUH
+
+#include "tern/pipeline.cuh"
+#include "tern/tile_plan.cuh"
+#include "tern/weight_copy.cuh"
+#include "tern/wgmma_codes.cuh"
+
+template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int TILES> struct tern_weight_copies {
+    typedef struct tern_side_copies<GROUPS, HAS_ZEROS, TILES> side_copies;
+    static constexpr int tile_bytes = tern_codes<BITS>::tile_bytes, side_bytes = GROUPED ? side_copies::tile_bytes : 0;
+
+    const unsigned char *codes; // of the place's first row tile
+    unsigned row_bytes;
+    int inside; // row tiles that lie in W
+    side_copies sides;
+
+    static __device__ __forceinline__ tern_weight_copies find(const tern_args &args, const tern_place &at, int lane) {
+        const int left = at.row_tiles - at.row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
+        const unsigned row_bytes = (unsigned)at.k_tiles * tile_bytes;
+        return {static_cast<const unsigned char *>(args.codes) + (long long)at.row_tile * row_bytes, row_bytes, inside,
+                side_copies::find(args, at.row_tile, lane)};
+    }
+    // Starts the copies of k tile `k_tile`.
+    __device__ __forceinline__ void copy(const tern_args &args, unsigned char *codes_entry, unsigned char *sides_entry,
+                                         int k_tile, int lane) const {
+        const unsigned char *from = codes + (long long)k_tile * tile_bytes + 16 * lane;
+        unsigned char *to = codes_entry + 16 * lane;
+#pragma unroll 1 // short: behind the warps that multiply in everything, and cold where a block begins
+        for (int tile = 0; tile < inside; tile += 4, from += 4ULL * row_bytes, to += 4 * tile_bytes)
+#pragma unroll
+            for (int at = 0; at < tile_bytes; at += 512)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    tern_cp_async_if<16>(to + i * tile_bytes + at, from + (unsigned long long)i * row_bytes + at, true,
+                                         at + 16 * lane < tile_bytes && (i == 0 || tile + i < inside));
+        if (GROUPED)
+            sides.copy(args, sides_entry, k_tile, 0, inside);
+    }
+};
+
+template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int PITCH> struct tern_weight_reader {
+    typedef struct tern_side_copies<GROUPS, HAS_ZEROS, 4> side_copies; // for its tile_bytes
+    tern_gather gather; // from the warp's first row tile on; in 3 bits from a tile's begin
+    int tile;           // its first row tile
+    unsigned scale_at,
+        zero_at; // bytes of its rows' scales in an entry, and of their zero points, less the scales of their tile
+
+    static __device__ __forceinline__ tern_weight_reader find(int tile, int lane) {
+        tern_weight_reader reader = {tern_gather_start(lane, BITS == 3 ? 0 : tile * tern_codes<BITS>::tile_bytes), tile,
+                                     (unsigned)(tile * side_copies::tile_bytes + lane / 4 * 4),
+                                     (unsigned)(tile * side_copies::tile_bytes + lane / 4 * 2)};
+        tern_hide(reader.scale_at);
+        return reader;
+    }
+    // Loads the 16-byte chunk of codes whose first use is the 32-k block `block`, of its b-th row tile.
+    __device__ __forceinline__ void load_codes(unsigned (&words)[tern_codes<BITS>::words], const unsigned char *codes, int b,
+                                               int block) const {
+        constexpr int BLOCKS_A_CHUNK = BITS == 8 ? 1 : BITS == 4 ? 2 : 4;
+        if (block % BLOCKS_A_CHUNK == 0)
+            tern_gather_codes<BITS>(words, codes + ((BITS == 3 ? tile : 0) + PITCH * b) * tern_codes<BITS>::tile_bytes,
+                                    block / BLOCKS_A_CHUNK, gather);
+    }
+    // Scales and zero points that hold from 32-k block `block` of k tile `k_tile` on.
+    __device__ __forceinline__ void load_sides(unsigned &scale, tern_zero_bias &zero, const unsigned char *sides, int b,
+                                               int k_tile, int block) const {
+        if (!GROUPED || block * 32 % GROUPS::scale_k != 0)
+            return;
+        const unsigned char *from = sides + PITCH * b * side_copies::tile_bytes;
+        const int slot = GROUPS::slot(k_tile, block);
+        scale = *reinterpret_cast<const unsigned *>(from + scale_at + 32 * slot);
+        if (HAS_ZEROS) {
+            const unsigned pair =
+                *reinterpret_cast<const unsigned short *>(from + zero_at + 32 * GROUPS::in_tile + 16 * slot);
+            zero = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
+        }
+    }
+};
+
+#endif
