@@ -2,11 +2,11 @@
  *
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. A CTA has WARPS_N * WARPS_K warpgroups that multiply, those of
- * equal k side by side along N, and three warps that copy x.
+ * equal k side by side along N, and four warps beside: three that copy x, and one that makes it known to the tensor cores.
  *
  * Weights belong to one warp each, so each warp streams its own by cp.async into a ring of SLOTS k tiles, and no other warp
- * waits for them. x is shared: a ring of STAGES slices of 128 k for each of the WARPS_K parts of K, copied by cp.async into
- * swizzled tiles. While one half of a slice multiplies, the next is dequantised into a second set of registers.
+ * waits for them (tern/warp_weights.cuh). x is shared: a ring of STAGES slices of 128 k for each of the WARPS_K parts of K, copied
+ * by cp.async into swizzled tiles (tern/slice_deal.cuh). While one half of a slice multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -27,8 +27,9 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/part_sum.cuh"
-#include "tern/slice_ring.cuh"
+#include "tern/slice_deal.cuh"
 #include "tern/sweep.cuh"
+#include "tern/warp_weights.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
@@ -46,24 +47,21 @@ constexpr int CHUNK = SCALE_SUMS && groups::scale_k == 32 ? 2 : 4, CHUNKS = TERN
 
 /* Shared memory: [x ring][weight rings of the warps][output slots][barriers]. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled; of one part of K */
-constexpr int TILE_BYTES = tern_codes<BITS>::tile_bytes;
-constexpr int SCALE_BYTES = GROUPED ? 32 * groups::in_tile : 0, ZERO_BYTES = GROUPED && HAS_ZEROS ? 16 * groups::in_tile : 0;
-constexpr int ENTRY_BYTES = TILE_BYTES + SCALE_BYTES + ZERO_BYTES; /* of a 16-row tile: codes, scales, zeros */
-constexpr int SLOT_BYTES = ROW_BLOCKS * ENTRY_BYTES;
+typedef struct tern_warp_weights<BITS, groups, GROUPED, (HAS_ZEROS != 0), ROW_BLOCKS, 4 * WARPS_N, SLOTS> weights;
 constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
-constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * SLOTS * SLOT_BYTES;
+constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * weights::ring_bytes;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
 constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs */
 /* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
-constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, BLOCKS, BLOCK_M / 2 / CLUSTER_K);
+typedef struct tern_units<CLUSTER_K, ROW_BLOCKS, BLOCK_M / 16> units;
+constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, WARPS_N, 8 * units::most);
 
 constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56,
               CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
 static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
-static_assert(BLOCK_M % (16 * CLUSTER_K) == 0, "blocks of a cluster own equally many 16 rows of x");
 static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
 
 enum { ALL_THREADS = 1, ALL_CONSUMERS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each WARPS_N */
@@ -75,12 +73,13 @@ struct worker {
     int lane, warp, n, part; /* warp within its warpgroup; place of that along N and along K */
     int row_tiles, k_tiles;  /* of W */
     int k_begin, k_end;      /* its k tiles */
-    int steps;               /* slices that the ring of x brings a tile: the longest part of this CTA */
+    int steps;               /* slices that the ring of x brings a tile: those of the longest part */
     int rank;                /* of the CTA in its cluster */
+    int ring;                /* byte of shared memory where the warp's ring of weights begins */
 };
 
 __device__ __forceinline__ int part_begin(int part, int k_tiles) {
-    return part * k_tiles / PARTS;
+    return (int)((unsigned)part * (unsigned)k_tiles / PARTS);
 }
 
 __device__ __forceinline__ worker find_worker(const tern_args &args) {
@@ -90,28 +89,24 @@ __device__ __forceinline__ worker find_worker(const tern_args &args) {
     self.warp = (int)threadIdx.x / 32 % 4;
     self.n = warpgroup % WARPS_N;
     self.part = warpgroup / WARPS_N;
-    self.row_tiles = (int)((args.n + 15) / 16);
-    self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
+    self.row_tiles = (int)(((unsigned)args.n + 15) / 16); /* N and K below 2^31: the shortest code, which is cold */
+    self.k_tiles = (int)(((unsigned)args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     self.rank = CLUSTER_K > 1 ? (int)(blockIdx.x % CLUSTER_K) : 0;
     const int first = self.rank * WARPS_K;
     self.k_begin = part_begin(first + self.part, self.k_tiles);
     self.k_end = part_begin(first + self.part + 1, self.k_tiles);
-    self.steps = 0;
-#pragma unroll
-    for (int part = first; part < first + WARPS_K; part++) {
-        const int length = part_begin(part + 1, self.k_tiles) - part_begin(part, self.k_tiles);
-        self.steps = length > self.steps ? length : self.steps;
-    }
+    self.ring = WEIGHTS_AT + (int)tern_uniform(threadIdx.x / 32) * weights::ring_bytes;
+    self.steps = (self.k_tiles + PARTS - 1) / PARTS;
     return self;
 }
 
 /* The tiles of this CTA, or cluster: all its blocks work on the same ones. */
 __device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
-    return tern_sweep_start<BLOCKS>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
-                                    gridDim.x / CLUSTER_K);
+    return tern_sweep_start<BLOCKS, true>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER_K,
+                                          gridDim.x / CLUSTER_K);
 }
 __device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
-    return tern_sweep_next<BLOCKS, 8>(sweep);
+    return tern_sweep_next<BLOCKS, 0>(sweep);
 }
 
 /* Row blocks of the tile that the warpgroup has: blocks go round them, so that a low tile occupies all. */
@@ -123,55 +118,61 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
     return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
 }
 
-/* ---- x: three warps ---- */
+/* ---- x: four warps ---- */
 
-/* A step brings a slice to each part of K, where it still has one. The first is on its way before the block has met: then `started` is
- * false, and becomes true. */
+/* Meets the block, once. */
+__device__ __forceinline__ void meet(int &started) {
+    if (!started)
+        __syncthreads();
+    started = 1;
+    tern_hide(started); /* or the first turn of a loop becomes code of its own, which is cold once more */
+}
+
+/* A step brings a slice to each part of K, where it still has one. Slices are dealt to three warps in turn, part by part. STAGES is 3 or
+ * more: no warp is so far ahead of the one that had its stage before that the parity of a phase could mislead it. A warp's first one is on
+ * its way before the block has met: then `started` is 0, and becomes 1. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
-                                       tern_ring &fill, int thread, bool &started) {
-    const long long left = args.m - x_row - thread / 16;
-    const int rows = (int)(left < BLOCK_M ? left : BLOCK_M), column = 8 * (thread % 16);
-    const unsigned short *x = static_cast<const unsigned short *>(args.x) + (x_row + thread / 16) * args.k + column;
-    for (int step = 0; step < self.steps; step++) {
+                                       const tern_ring &fill, int warp, int &started) {
+    const unsigned short *x = static_cast<const unsigned short *>(args.x) + x_row * args.k;
+    const int rows = (int)(args.m - x_row);
+    for (unsigned slice = (unsigned)warp; slice < (unsigned)self.steps * WARPS_K; slice += TERN_DEAL_WARPS) {
+        const int part = (int)(slice % WARPS_K), step = (int)(slice / WARPS_K);
+        const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
+        tern_ring at = fill;
+        tern_ring_skip<STAGES>(at, step);
         if (started)
-            tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_EMPTY), fill.parity);
-#pragma unroll
-        for (int part = 0; part < WARPS_K; part++) {
-            const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
-            if (k_tile >= part_begin(self.rank * WARPS_K + part + 1, self.k_tiles))
-                continue;
-            const bool inside = k_tile * TERN_TILE_K + column < args.k;
-            tern_copy_swizzled<BLOCK_M, TERN_X_THREADS>(shared + (fill.stage * WARPS_K + part) * X_BYTES,
-                                                        x + k_tile * TERN_TILE_K, args.k, inside ? rows : 0, thread);
-        }
-        if (!started)
-            __syncthreads();
-        started = true;
-        tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, fill.stage, TERN_LANDED));
-        tern_ring_advance<STAGES>(fill);
+            tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, at.stage, TERN_EMPTY), at.parity);
+        if (k_tile < part_begin(self.rank * WARPS_K + part + 1, self.k_tiles))
+            tern_copy_slice<BLOCK_M>(shared + (at.stage * WARPS_K + part) * X_BYTES, x + k_tile * TERN_TILE_K, 2 * args.k,
+                                     rows, (int)args.k - k_tile * TERN_TILE_K, self.lane);
+        meet(started);
+        tern_cp_async_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, at.stage, TERN_LANDED));
     }
 }
 
 __device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared) {
-    const worker self = find_worker(args);
     const int thread = (int)threadIdx.x - CONSUMERS, warp = (int)tern_uniform((unsigned)thread / 32);
+    if (thread == 0) { /* one lane: others would take turns */
+#pragma unroll
+        for (int stage = 0; stage < STAGES; stage++)
+            tern_slice_prepare(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS, 32 * WARPS_K);
+        if (CLUSTER_K > 1)
+            tern_barriers_init(shared + SUM_BARRIER_AT, 1, 1);
+        tern_barriers_publish();
+    }
+    const worker self = find_worker(args);
     tern_ring fill = {0, 1};
     tern_sweep sweep = start_sweep(args);
-    if (thread < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, thread, 1, 4 * WARPGROUPS);
-    if (CLUSTER_K > 1 && thread == STAGES)
-        tern_barrier_init(shared + SUM_BARRIER_AT, 1);
-    bool started = warp == 0 || warp == 3;
-    if (started)
-        __syncthreads();
+    int started = 0;
     while (next_tile(sweep)) {
-        if (warp == 0)
+        if (warp == 0) {
+            meet(started);
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
-        else if (warp < 3)
-            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, thread - 32, started);
-        if (!started) /* no k tiles */
-            __syncthreads();
-        started = true;
+        } else {
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, warp - 1, started);
+            tern_ring_skip<STAGES>(fill, self.steps);
+        }
+        meet(started); /* where there were no k tiles */
         __syncwarp();
         if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum_sent */
             tern_cluster_arrive();
@@ -184,89 +185,44 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
 
 /* ---- weights: every warp streams its own ---- */
 
-/* Scales and zeros of a k tile are 16-byte pieces, two a group of scales, then one a group of zeros; lanes take those of all
- * row blocks. */
-constexpr int SCALE_PIECES = 2 * groups::in_tile, PIECES = SCALE_PIECES + (HAS_ZEROS ? groups::in_tile : 0);
-constexpr int SIDE_ROUNDS = GROUPED ? (ROW_BLOCKS * PIECES + 31) / 32 : 0;
-
 /* What a warp copies next, ahead of what it multiplies, on its own walk through the sweep. */
 struct stream {
     tern_sweep sweep;
-    int k_tile, blocks;         /* next k tile; row blocks of the tile at hand that lie in W: none when nothing is left */
-    int slot;                   /* byte of the slot to fill, from the warp's first one on */
-    const unsigned char *codes; /* this lane's 16 bytes of k_tile in row block 0, */
-    long long block_bytes;      /* and from one row block to the next */
-    const unsigned char *side[SIDE_ROUNDS + 1]; /* this lane's pieces of group 0 */
+    weights next;
 };
-
-__device__ __forceinline__ unsigned char *weight_ring(unsigned char *shared) {
-    return shared + WEIGHTS_AT + (int)threadIdx.x / 32 * (SLOTS * SLOT_BYTES);
-}
-
-/* Of this lane in a round: row block, piece, group within the k tile, bytes a group. */
-struct side_piece {
-    int b, piece, within, bytes;
-};
-__device__ __forceinline__ side_piece side_of(int lane, int round) {
-    const int b = (32 * round + lane) / PIECES, piece = (32 * round + lane) % PIECES;
-    const bool zero = piece >= SCALE_PIECES;
-    return {b, piece, zero ? piece - SCALE_PIECES : piece / 2, zero ? 16 : 32};
-}
 
 /* Goes to the next tile in which this warp has rows. */
 __device__ __forceinline__ void stream_tile(const tern_args &args, const worker &self, stream &ahead) {
     int own = 0;
     while (self.k_begin < self.k_end && own == 0 && next_tile(ahead.sweep))
         own = own_blocks(ahead.sweep, self);
-    const int in_w = (self.row_tiles - own_tile(ahead.sweep, self, 0) + 4 * WARPS_N - 1) / (4 * WARPS_N);
-    ahead.blocks = own < in_w ? own : in_w;
-    const long long tile = own_tile(ahead.sweep, self, 0);
-    ahead.k_tile = own > 0 ? self.k_begin : self.k_end; /* which it has passed then for good */
-    ahead.codes =
-        static_cast<const unsigned char *>(args.codes) + (tile * self.k_tiles + self.k_begin) * TILE_BYTES + 16 * self.lane;
-    ahead.block_bytes = (long long)self.k_tiles * (4 * WARPS_N * TILE_BYTES);
-#pragma unroll
-    for (int round = 0; round < SIDE_ROUNDS; round++) {
-        const side_piece mine = side_of(self.lane, round);
-        const long long group = (tile + mine.b * 4 * WARPS_N) * args.groups + mine.within;
-        ahead.side[round] = static_cast<const unsigned char *>(mine.bytes == 16 ? args.zeros : args.scales) +
-                            group * mine.bytes + (mine.bytes == 32 ? 16 * (mine.piece % 2) : 0);
-    }
+    const int tile = own_tile(ahead.sweep, self, 0), in_w = self.row_tiles - tile;
+    ahead.next.go(args, tile, 4 * WARPS_N * own < in_w ? 4 * WARPS_N * own : in_w, self.k_tiles, self.k_begin, self.lane);
+    if (own == 0)
+        ahead.next.k_tile = self.k_end; /* which it has passed then for good */
 }
 
-/* Starts the copies of the next k tile into its slot, which all lanes are done with. Rows outside W are left as they are. */
+/* Starts the copies of the next k tile into its slot, which all lanes are done with. */
 __device__ __forceinline__ void copy_weights(const tern_args &args, const worker &self, stream &ahead,
                                              unsigned char *shared) {
-    unsigned char *slot = weight_ring(shared) + ahead.slot;
-#pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-#pragma unroll
-        for (int at = 0; at < TILE_BYTES; at += 512)
-            tern_cp_async_if<16>(slot + b * ENTRY_BYTES + at + 16 * self.lane, ahead.codes + b * ahead.block_bytes + at,
-                                 true, b < ahead.blocks && at + 16 * self.lane < TILE_BYTES);
-#pragma unroll
-    for (int round = 0; round < SIDE_ROUNDS; round++) {
-        const side_piece mine = side_of(self.lane, round);
-        const int first = groups::first(ahead.k_tile);
-        tern_cp_async_if<16>(slot + mine.b * ENTRY_BYTES + TILE_BYTES + 16 * mine.piece,
-                             ahead.side[round] + (long long)first * mine.bytes,
-                             groups::in_tile == 1 || first + mine.within < args.groups, mine.b < ahead.blocks);
-    }
-    tern_cp_async_commit();
-    ahead.slot = ahead.slot + SLOT_BYTES == SLOTS * SLOT_BYTES ? 0 : ahead.slot + SLOT_BYTES;
-    ahead.codes += TILE_BYTES;
-    if (++ahead.k_tile == self.k_end)
+    ahead.next.copy(args, shared, self.ring, self.lane);
+    if (ahead.next.k_tile == self.k_end)
         stream_tile(args, self, ahead);
 }
 
-/* The first k tiles. */
+/* The first k tiles. The block meets behind the first one of each warp and x's first slices, which are on their way then; the others
+ * would come before x, for which all wait. */
 __device__ __forceinline__ stream start_stream(const tern_args &args, const worker &self, unsigned char *shared) {
     stream ahead = {};
+    ahead.next.slot = self.ring;
     ahead.sweep = start_sweep(args);
     stream_tile(args, self, ahead);
 #pragma unroll 1 /* code that is not in the instruction cache yet costs more than the loop */
-    for (int i = 0; i < SLOTS; i++)
+    for (int i = 0; i < SLOTS; i++) {
         copy_weights(args, self, ahead, shared);
+        if (i == 0)
+            __syncthreads();
+    }
     return ahead;
 }
 
@@ -280,36 +236,39 @@ struct consumer {
     tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
     unsigned scale; /* (row g, row g + 8) in binary16 */
     tern_gather gather;
+    int pair;                     /* byte of the lane's two scales in a group */
     tern_ring x;                  /* slice that comes next */
+    unsigned x_start;             /* start address of the warpgroup's slice in stage 0 */
     const unsigned char *weights; /* slot at hand */
-    int released;                 /* stage to give back when its last products are done, or -1 */
     int sums_parity;              /* of the barrier of sums from other CTAs */
 };
 
 typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
 
 /* Scales and zero points of row block b that hold from 32-k block `block` of the tile on. */
-__device__ __forceinline__ void load_group(consumer &state, int lane, int k_tile, int b, int block) {
+__device__ __forceinline__ void load_group(consumer &state, int k_tile, int b, int block) {
     if (!GROUPED || block * 32 % groups::scale_k != 0)
         return;
     const int slot = groups::slot(k_tile, block);
-    const unsigned char *scales = state.weights + b * ENTRY_BYTES + TILE_BYTES;
-    state.scale = tern_shared_load_4(scales + 32 * slot + 4 * (lane / 4));
+    const unsigned char *scales = state.weights + b * weights::entry_bytes + weights::tile_bytes;
+    state.scale = tern_shared_load_4(scales + 32 * slot + state.pair);
     if (HAS_ZEROS) {
-        const unsigned pair = *reinterpret_cast<const unsigned short *>(scales + SCALE_BYTES + 16 * slot + 2 * (lane / 4));
+        const unsigned pair =
+            *reinterpret_cast<const unsigned short *>(scales + weights::scale_bytes + 16 * slot + state.pair / 2);
         state.zero[0] = tern_zero_biases<BITS>(pair & 0xff, pair >> 8);
     }
 }
 
 /* A fragments of k-steps step .. step + CHUNK - 1 of row block b; codes, scales and zeros are loaded as they come. */
-__device__ __forceinline__ void decode_chunk(consumer &state, int lane, int k_tile, int b, int step, fragments &a) {
+__device__ __forceinline__ void decode_chunk(consumer &state, int k_tile, int b, int step, fragments &a) {
     constexpr int STEPS_A_LOAD = BITS == 8 ? 2 : BITS == 4 ? 4 : 8;
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
         if ((step + u) % 2 == 0)
-            load_group(state, lane, k_tile, b, (step + u) / 2);
+            load_group(state, k_tile, b, (step + u) / 2);
         if ((step + u) % STEPS_A_LOAD == 0)
-            tern_gather_codes<BITS>(state.words, state.weights + b * ENTRY_BYTES, (step + u) / STEPS_A_LOAD, state.gather);
+            tern_gather_codes<BITS>(state.words, state.weights + b * weights::entry_bytes, (step + u) / STEPS_A_LOAD,
+                                    state.gather);
         tern_dequant_tile<BITS, BF16>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
         if constexpr (GROUPED && SCALE_WEIGHTS)
             tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scale), a[u]);
@@ -333,9 +292,11 @@ __device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], unsigned x, int
     tern_wgmma_commit();
 }
 
-__device__ __forceinline__ void release(consumer &state, unsigned char *shared, int lane) {
-    if (state.released >= 0 && lane == 0)
-        tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.released, TERN_EMPTY));
+/* Gives back the slice at hand, or the one before it. */
+__device__ __forceinline__ void release(const consumer &state, unsigned char *shared, int lane, bool before) {
+    const int stage = before ? (state.x.stage == 0 ? STAGES : state.x.stage) - 1 : state.x.stage;
+    if (lane == 0)
+        tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, stage, TERN_EMPTY));
 }
 
 /* Waits for the oldest copies of weights; they are for the slot that comes next. */
@@ -349,7 +310,7 @@ __device__ __forceinline__ void next_weights(const tern_args &args, const worker
                                              unsigned char *shared) {
     __syncwarp();
     copy_weights(args, self, ahead, shared);
-    state.weights = weight_ring(shared) + ahead.slot; /* the oldest one is the next to be filled */
+    state.weights = shared + ahead.next.slot; /* the oldest one is the next to be filled */
     await_weights();
 }
 
@@ -359,39 +320,38 @@ template <int ACTIVE>
 __device__ __forceinline__ void multiply_tile(const tern_args &args, const worker &self, consumer &state, stream &ahead,
                                               unsigned char *shared) {
     fragments a[CHUNKS];
-    decode_chunk(state, self.lane, self.k_begin, 0, 0, a[0]);
+    decode_chunk(state, self.k_begin, 0, 0, a[0]);
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
-        /* The last term is 0, which the compiler does not know: else it drops the broadcast and moves each descriptor alone. */
-        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + (state.x.stage * WARPS_K + self.part) * X_BYTES) +
-                                        (threadIdx.x >> 10));
+        const unsigned x = state.x_start + (unsigned)(state.x.stage * (WARPS_K * X_BYTES / 16));
 #pragma unroll
         for (int u = 0; u < ACTIVE * CHUNKS; u++) {
             const int b = u / CHUNKS, c = u % CHUNKS, next = u + 1;
             issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, c * CHUNK, a[c]);
-            tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
-            if (u == CHUNKS - 2)           /* and so is the slice before */
-                release(state, shared, self.lane);
+            tern_wgmma_wait<CHUNKS - 1>();                               /* the registers of the next chunk are free */
+            if (!SCALE_SUMS && u == CHUNKS - 2 && k_tile > self.k_begin) /* and so is the slice before */
+                release(state, shared, self.lane, true);
             const float2 scale = __half22float2(tern_as_half2(state.scale));
             if (next == ACTIVE * CHUNKS)
                 next_weights(args, self, state, ahead, shared);
             if (next < ACTIVE * CHUNKS || k_tile + 1 < self.k_end)
-                decode_chunk(state, self.lane, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE,
-                             next % CHUNKS * CHUNK, a[next % CHUNKS]);
+                decode_chunk(state, k_tile + next / (ACTIVE * CHUNKS), next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK,
+                             a[next % CHUNKS]);
             if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
                 tern_wgmma_add_scaled(state.sum[b], state.part, scale);
             }
         }
-        state.released = state.x.stage;
+        if (SCALE_SUMS) /* whose groups have all been waited for */
+            release(state, shared, self.lane, false);
         tern_ring_advance<STAGES>(state.x);
     }
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
-    release(state, shared, self.lane);
-    state.released = -1;
+    if (!SCALE_SUMS)
+        release(state, shared, self.lane, true);
 }
 
 /* The form of multiply_tile for `active` row blocks. */
@@ -408,10 +368,10 @@ __device__ __forceinline__ void multiply_active(const tern_args &args, const wor
 
 /* Gives back slices that are not this warp's: those of a tile without rows for it, or of longer parts of K. */
 __device__ __forceinline__ void skip_slices(const worker &self, consumer &state, unsigned char *shared, int count) {
+#pragma unroll 1
     for (int i = 0; i < count; i++) {
         tern_barrier_wait(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_FULL), state.x.parity);
-        if (self.lane == 0)
-            tern_barrier_arrive(tern_slice_barrier_of(shared + BARRIERS_AT, state.x.stage, TERN_EMPTY));
+        release(state, shared, self.lane, false);
         tern_ring_advance<STAGES>(state.x);
     }
 }
@@ -435,13 +395,14 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
 /* ---- sums to y ---- */
 
 /* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
-__device__ __forceinline__ void add_up(const worker &self, consumer &state, unsigned char *shared) {
+__device__ __forceinline__ void add_up(const tern_sweep &sweep, const worker &self, consumer &state, unsigned char *shared) {
     if (WARPS_K > 1)
-        tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS);
+        tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS,
+                                                   own_blocks(sweep, self));
     if (CLUSTER_K > 1) {
         if (self.part == 0)
-            tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT,
-                                                                       state.sums_parity, self.rank);
+            tern_cluster_sum_sent<CLUSTER_K, WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT, state.sums_parity,
+                                                      self.rank, self.n, (int)sweep.blocks);
         else {
             tern_cluster_arrive();
             tern_cluster_wait();
@@ -457,7 +418,8 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
                                            consumer &state, unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
     const long long x_row = (long long)sweep.tile_m * BLOCK_M;
-    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, self.rank};
+    const int rank = (self.rank - units::first(self.n) + CLUSTER_K) % CLUSTER_K;
+    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, rank};
     tern_store_blocks<CLUSTER_K, ROW_BLOCKS, !GROUPED>(
         args, to, active, [&](int b) { return own_tile(sweep, self, b); }, self.row_tiles, state.sum);
 }
@@ -465,10 +427,12 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
     consumer state;
     state.gather = tern_gather_start(self.lane);
+    state.pair = self.lane / 4 * 4;
+    tern_hide(state.pair);
     state.x = {0, 0};
-    state.weights = weight_ring(shared) + ahead.slot;
+    state.x_start = tern_uniform(tern_wgmma_start_address(shared + self.part * X_BYTES) + (threadIdx.x >> 10));
+    state.weights = shared + ahead.next.slot;
     await_weights();
-    state.released = -1;
     state.sums_parity = 0;
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
@@ -478,7 +442,7 @@ __device__ __forceinline__ void consume(const tern_args &args, const worker &sel
             multiply_active<ROW_BLOCKS>(args, self, state, ahead, shared, active);
         skip_slices(self, state, shared, active > 0 ? self.steps - length : self.steps);
         __syncwarp();
-        add_up(self, state, shared);
+        add_up(sweep, self, state, shared);
         if (self.part == 0)
             store_sums(args, sweep, self, state, shared, active);
     }
@@ -493,8 +457,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_decode(const
     } else {
         tern_registers_raise<CONSUMER_REGISTERS>();
         const worker self = find_worker(args);
-        stream ahead = start_stream(args, self, shared); /* before all else: nobody but the warp waits for its weights */
-        __syncthreads();
-        consume(args, self, ahead, shared);
+        unsigned char *base = shared;
+        if (ROW_BLOCKS == 1)
+            tern_hide(base); /* or its address is put together in each k tile, where that of more row blocks is not */
+        stream ahead = start_stream(args, self, base);
+        consume(args, self, ahead, base);
     }
 }

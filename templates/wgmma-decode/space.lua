@@ -49,7 +49,7 @@ end
 -- are for checking: they take any tile.
 local function shape_rule(p, problem, gpu)
     local ctas = gpu.sms // p.CLUSTER_K
-    if p.CLUSTER_K >= 4 then
+    if p.CLUSTER_K >= 3 then
         ctas = ctas * 7 // 8
     end
     local row_blocks = (problem.n + 63) // 64
@@ -70,7 +70,7 @@ local function shape_rule(p, problem, gpu)
     if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
         return "fewer than three k tiles for each part of K"
     end
-    if p.CLUSTER_K >= 4 and row_blocks > gpu.sms then
+    if p.CLUSTER_K >= 3 and row_blocks > gpu.sms then
         return "enough row blocks without splitting K"
     end
 end
@@ -89,8 +89,9 @@ local function ring_rule(p, problem, gpu)
     if p.STAGES < 6 and (p.STAGES + 1) * stage <= room then
         return "a deeper ring of x fits"
     end
-    local sums = 256 * p.BLOCK_M * p.WARPS_N * p.ROW_BLOCKS
-    if math.max(sums * (p.WARPS_K - 1), sums // p.CLUSTER_K * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
+    local units = p.ROW_BLOCKS * (p.BLOCK_M // 16) -- of 16 rows of x that a warpgroup has
+    local own = (units + p.CLUSTER_K - 1) // p.CLUSTER_K
+    if 4096 * p.WARPS_N * math.max(units * (p.WARPS_K - 1), own * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
         return "sums do not fit in the ring of x"
     end
 end
@@ -112,8 +113,8 @@ local function valid(p, problem, gpu)
     if gpu.cc ~= 90 then
         return false, "wgmma exists on compute capability 9.0 (sm_90a) only"
     end
-    if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
-        return false, "blocks of a cluster own equally many rows of x, 16 at a time"
+    if p.CLUSTER_K > 1 and p.BLOCK_M // 16 * p.WARPS_N * p.ROW_BLOCKS < p.CLUSTER_K then
+        return false, "blocks of a cluster own 16 rows of x of a row block at least"
     end
     local warpgroups = p.WARPS_N * p.WARPS_K
     if warpgroups > 4 or warpgroups < 2 then
@@ -146,7 +147,7 @@ return {
     -- Declared in the order in which valid() asks: a refusal that reads the first few only is not asked again for the rest.
     params = {
         { name = "BLOCK_M", values = { 16, 32, 48, 64 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CLUSTER_K", values = { 1, 2, 4 }, default = 1, doc = "CTAs of a cluster that split K" },
+        { name = "CLUSTER_K", values = { 1, 2, 3, 4 }, default = 1, doc = "CTAs of a cluster that split K" },
         { name = "WARPS_N", values = { 1, 2, 3, 4 }, default = default.WARPS_N, doc = "warpgroups side by side along N" },
         { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that split the CTA's K" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
@@ -156,9 +157,9 @@ return {
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of x in its ring" },
     },
     valid = valid,
-    -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once
+    -- a multiprocessor each; only 7 of 8 of the clusters of 3 or 4 that would fill the GPU: more are not resident at once
     launch = {
-        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/4,1))/8,1))*CLUSTER_K" },
+        grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K*(8-min(CLUSTER_K/3,1))/8,1))*CLUSTER_K" },
         block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
         cluster = "CLUSTER_K",

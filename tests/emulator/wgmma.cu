@@ -8,6 +8,7 @@
 #include "tern/sweep.cuh"
 #include "tern/tensor_copy.cuh"
 #include "tern/tile_plan.cuh"
+#include "tern/unit_owner.cuh"
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_e4m3.cuh"
@@ -160,6 +161,30 @@ extern "C" __global__ void wgmma_sweep(struct tern_args args) {
             y[sweep.tile_m * sweep.row_blocks + sweep.row_block + b]++;
         y[sweep.row_blocks * sweep.tiles_m + blockIdx.x] += sweep.blocks;
     }
+}
+
+// Blocks of a cluster and the units they own of m row blocks. y: how often each (row block, unit) is owned.
+template <int CLUSTER, int ROW_BLOCKS, int UNITS> static void owners(const struct tern_args &args) {
+    typedef struct tern_units<CLUSTER, ROW_BLOCKS, UNITS> units;
+    for (int rank = 0; rank < CLUSTER; rank++)
+        for (int i = 0; i < units::count((int)args.m, rank); i++) {
+            const int b = units::block_of(i, rank), unit = units::unit_of(i, rank);
+            if (i >= units::most || b >= args.m || unit >= UNITS)
+                tern_emu_fault("owners: a unit that is not there");
+            if (units::owner(b, unit) != rank || units::index(b, unit) != i)
+                tern_emu_fault("owners: a unit has another owner");
+            ((unsigned *)args.y)[b * UNITS + unit]++;
+        }
+}
+extern "C" __global__ void wgmma_owners(struct tern_args args) {
+    if (args.k == 0)
+        owners<2, 3, 4>(args);
+    else if (args.k == 1)
+        owners<4, 3, 2>(args);
+    else if (args.k == 2)
+        owners<3, 2, 4>(args);
+    else
+        owners<4, 3, 1>(args);
 }
 
 // Every two blocks are a pair of tern_plan with PAIR 2, tiles of 4 row blocks; n = 64 k rows of W, m rows of x in tiles of 128. y: how many

@@ -244,6 +244,23 @@ static void sweep_visits_all_once(void **state) {
     }
 }
 
+/* Each unit of sums has one owner in a cluster, for all row blocks that a tile may have. */
+static void units_have_one_owner(void **state) {
+    (void)state;
+    static const int row_blocks[] = {3, 3, 2, 3}, units[] = {4, 2, 4, 1};
+    uint32_t y[12];
+    struct tern_error err = {0};
+    for (int kind = 0; kind < 4; kind++)
+        for (int blocks = 1; blocks <= row_blocks[kind]; blocks++) {
+            struct emulator_case c = {
+                .entry = "wgmma_owners", .blocks = 1, .block = 1, .y_bytes = sizeof y, .m = blocks, .k = kind};
+            if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+                fail_msg("%s", err.text);
+            for (int i = 0; i < 12; i++)
+                assert_int_equal(y[i], i < blocks * units[kind]);
+        }
+}
+
 /* Two blocks that share an odd row block: all K of each row block is multiplied once, and blocks have equally much of it, to within half a
  * row block and one k tile. */
 static void pairs_visit_all_once(void **state) {
@@ -432,6 +449,7 @@ int main(void) {
         cmocka_unit_test(slices_of_x_are_turned),
         cmocka_unit_test(columns_and_lanes_trade_places),
         cmocka_unit_test(sweep_visits_all_once),
+        cmocka_unit_test(units_have_one_owner),
         cmocka_unit_test(pairs_visit_all_once),
         cmocka_unit_test(stream_k_visits_all_once),
         cmocka_unit_test(aid_visits_all_once),

@@ -4,6 +4,7 @@
 
 #include "tern/cluster.cuh"
 #include "tern/pipeline.cuh"
+#include "tern/unit_owner.cuh"
 
 // Each thread holds COUNT sums a row block, in units of 8. Every block owns an equal part of the units: it gets the other
 // blocks' sums of those into its `shared`, [sender][row block][unit][half][thread] of 16 bytes, and adds them in the order
@@ -44,36 +45,46 @@ __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT]
 }
 
 // The same by asynchronous stores, which `barrier` of the owner counts (one arrival; `parity` of its phase): no barrier of the cluster
-// behind the stores, whose release would wait for all accesses to memory. All threads of the cluster must pass tern_cluster_arrive and
-// tern_cluster_wait once, the THREADS that hold sums here.
-template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
+// behind the stores, whose release would wait for all accesses to memory. Owners as in unit_owner.cuh: `n` is the warpgroup of WARPS_N,
+// which has every WARPS_N-th of `blocks` row blocks. All threads of the cluster must pass tern_cluster_arrive and tern_cluster_wait once,
+// those that hold sums here.
+template <int CLUSTER, int WARPS_N, int ROW_BLOCKS, int COUNT>
 __device__ __forceinline__ void tern_cluster_sum_sent(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
-                                                      int parity, int rank) {
-    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
-                  QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
+                                                      int parity, int rank, int n, int blocks) {
+    typedef struct tern_units<CLUSTER, ROW_BLOCKS, COUNT / 8> units;
+    constexpr int PIECE = 16 * TERN_WARPGROUP * WARPS_N; // 4 sums of each thread
     unsigned char *slots = shared + 16 * threadIdx.x;
+    const int first = units::first(n), own = (rank - first + CLUSTER) % CLUSTER;
+    const int active = (blocks - n + WARPS_N - 1) / WARPS_N;
     tern_cluster_arrive();
     tern_cluster_wait();
-    if (threadIdx.x == 0)
-        tern_barrier_arrive_expect(barrier, 16 * THREADS * QUADS * (CLUSTER - 1));
+    if (threadIdx.x == 0) {
+        int count = 0;
+#pragma unroll
+        for (int i = 0; i < WARPS_N; i++)
+            count += units::count((blocks - i + WARPS_N - 1) / WARPS_N, (rank - units::first(i) + CLUSTER) % CLUSTER);
+        tern_barrier_arrive_expect(barrier, 32 * TERN_WARPGROUP * (CLUSTER - 1) * count);
+    }
 #pragma unroll
     for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
-        const int b = i / (COUNT / 4), quad = i % (COUNT / 4), owner = quad / 2 / OWN;
-        const float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
-        const int index = ((rank < owner ? rank : rank - 1) * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN);
-        if (owner != rank)
-            tern_cluster_send(slots + 16 * THREADS * index, barrier, owner, four);
+        const int b = i / (COUNT / 4), quad = i % (COUNT / 4), owner = units::owner(b, quad / 2);
+        const int sender = own < owner ? own : own - 1; // of those but the owner
+        if (b < active && owner != own)
+            tern_cluster_send(slots + PIECE * (2 * (sender * units::most + units::index(b, quad / 2)) + quad % 2), barrier,
+                              (owner + first) % CLUSTER,
+                              {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]});
     }
     tern_barrier_wait(barrier, parity);
 #pragma unroll
     for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
         const int b = i / (COUNT / 4), quad = i % (COUNT / 4);
-        if (quad / 2 / OWN != rank)
+        if (b >= active || units::owner(b, quad / 2) != own)
             continue;
         float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
 #pragma unroll
         for (int sender = 0; sender < CLUSTER - 1; sender++)
-            tern_shared_add_floats(four, slots + 16 * THREADS * ((sender * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN)));
+            tern_shared_add_floats(four,
+                                   slots + PIECE * (2 * (sender * units::most + units::index(b, quad / 2)) + quad % 2));
 #pragma unroll
         for (int e = 0; e < 4; e++)
             sum[b][4 * quad + e] = four[e];

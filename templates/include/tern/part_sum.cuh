@@ -9,17 +9,17 @@
 
 // Warpgroup `n` of WARPS_N in part `part` of PARTS: adds the sums of all parts into those of part 0, in their order. `shared`
 // may be in use until then: named barrier `barrier` of all THREADS that call is passed before it is written to, and once
-// more before it is read.
+// more before it is read. Only the first `active` row blocks count.
 template <int PARTS, int WARPS_N, int THREADS, int ROW_BLOCKS, int COUNT>
 __device__ __forceinline__ void tern_part_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, int part, int n,
-                                              int barrier) {
+                                              int barrier, int active = ROW_BLOCKS) {
     constexpr int QUADS = ROW_BLOCKS * COUNT / 4, PART = WARPS_N * QUADS * TERN_WARPGROUP;
     float4 *slots = reinterpret_cast<float4 *>(shared) + n * QUADS * TERN_WARPGROUP + threadIdx.x % TERN_WARPGROUP;
     tern_block_sync(barrier, THREADS);
 #pragma unroll
     for (int i = 0; i < QUADS; i++) {
         const float *d = &sum[4 * i / COUNT][4 * i % COUNT];
-        if (part > 0)
+        if (part > 0 && 4 * i / COUNT < active)
             slots[(part - 1) * PART + i * TERN_WARPGROUP] = float4{d[0], d[1], d[2], d[3]};
     }
     tern_block_sync(barrier, THREADS);
@@ -29,6 +29,8 @@ __device__ __forceinline__ void tern_part_sum(float (&sum)[ROW_BLOCKS][COUNT], u
     for (int i = 0; i < QUADS; i++)
 #pragma unroll
         for (int other = 0; other < PARTS - 1; other++) {
+            if (4 * i / COUNT >= active)
+                break;
             const float4 more = slots[other * PART + i * TERN_WARPGROUP];
             float *d = &sum[4 * i / COUNT][4 * i % COUNT];
             d[0] += more.x;

@@ -155,6 +155,11 @@ template <typename T> __device__ __forceinline__ void tern_hide(T &value) {
     asm volatile("" : "+r"(value));
 #endif
 }
+template <typename TYPE> __device__ __forceinline__ void tern_hide(TYPE *&value) {
+#ifndef TERN_EMULATOR
+    asm volatile("" : "+l"(value));
+#endif
+}
 
 // Stores four 8 x 8 matrices of 16-bit elements, each transposed: value[j] of lane l holds elements 2*(l%4), 2*(l%4)+1 of
 // row l/4 of matrix j; lane 8*j + r gives the shared-memory address where column r of matrix j goes (16 bytes).

@@ -19,18 +19,23 @@ __device__ __forceinline__ void *tern_slice_barrier_of(unsigned char *barriers, 
     return barriers + TERN_SLICE_BARRIERS * stage + which;
 }
 
-// Of one stage; `full` arrivals make it full, `consumers` warps empty.
-__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
+// Of one stage; `landed` arrivals tell that its copies are complete, `full` make it full, `consumers` warps empty. tern_barriers_publish makes
+// all that a thread prepared known.
+__device__ __forceinline__ void tern_slice_prepare(unsigned char *barriers, int stage, int full, int consumers, int landed) {
     unsigned char *at = barriers + TERN_SLICE_BARRIERS * stage;
     tern_barriers_init(at + TERN_FULL, 1, full);
     tern_barriers_init(at + TERN_EMPTY, 1, consumers);
-    tern_barriers_init(at + TERN_LANDED, 1, TERN_X_THREADS);
+    tern_barriers_init(at + TERN_LANDED, 1, landed);
+}
+__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
+    tern_slice_prepare(barriers, stage, full, consumers, TERN_X_THREADS);
     tern_barriers_publish();
 }
 
 // The warp between: makes `count` slices known to the tensor cores.
 template <int STAGES>
 __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, tern_ring &fill, int count, int lane) {
+#pragma unroll 1 // instructions are cold when a block begins
     for (int i = 0; i < count; i++) {
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED), fill.parity ^ 1);
         tern_fence_async();

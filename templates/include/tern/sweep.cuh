@@ -18,7 +18,7 @@ struct tern_sweep {
 // Worker `self` of `count`. SHARES: shares in any case, and tern_sweep_next with GROUP_M = 0.
 template <int BLOCKS, bool SHARES = false>
 __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned tiles_m, unsigned self, unsigned count) {
-    const unsigned row_blocks = (unsigned)((n + 63) / 64), tiles_n = (row_blocks + BLOCKS - 1) / BLOCKS;
+    const unsigned row_blocks = ((unsigned)n + 63) / 64, tiles_n = (row_blocks + BLOCKS - 1) / BLOCKS;
     const unsigned units = row_blocks * tiles_m;
     tern_sweep s = {self, tiles_n * tiles_m, count, row_blocks, tiles_n, tiles_m, 0, 0, 0};
     if (SHARES || units <= count * (BLOCKS * 6u)) { // a share is at most about six tiles

@@ -6,6 +6,7 @@
 
 #include "tern/bias.cuh"
 #include "tern/pipeline.cuh"
+#include "tern/unit_owner.cuh"
 
 // Bytes of shared memory of a warp that stores up to `units` times 16 rows of x at once (4, 2 or 1); 32 spread the four of a warpgroup
 // over the banks.
@@ -70,48 +71,52 @@ __device__ __forceinline__ tern_zero_bias tern_row_zeros(const tern_args &args, 
 }
 
 // The same for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever row
-// blocks: each warp stores one, and few barriers are passed. `place` gives the warp's 16-row tile in a row block. With ROW_SCALES the sums
-// are multiplied by one scale a row.
+// blocks: each warp stores one, and few barriers are passed. Owners of units as in unit_owner.cuh; to.rank counts from the warpgroup's first
+// block on. `place` gives the warp's 16-row tile in a row block. With ROW_SCALES the sums are multiplied by one scale a row.
 template <int CLUSTER, int BLOCKS, bool ROW_SCALES, int ROW_BLOCKS, int COUNT, typename PLACE>
 __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks,
                                                   const PLACE &place, int row_tiles, const float (&sum)[ROW_BLOCKS][COUNT]) {
-    constexpr int OWN = COUNT / 8 / CLUSTER, UNITS = BLOCKS * OWN;
-    const int lane = to.lane, chunk = lane % 8;
-    unsigned char *own = to.slots + to.warp * TERN_STORE_SLOT;
+    typedef struct tern_units<CLUSTER, BLOCKS, COUNT / 8> units;
+    const int lane = to.lane, chunk = lane % 8, own = units::count(blocks, to.rank);
+    unsigned char *mine = to.slots + to.warp * TERN_STORE_SLOT;
     const unsigned char *from =
         to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // the unit that this warp stores
     const long long pitch = 4 * args.n;                                    // of rows that a lane stores one after the other
 #pragma unroll
-    for (int first = 0; first < UNITS; first += 4) {
-        if (first / OWN >= blocks)
+    for (int first = 0; first < units::most; first += 4) {
+        if (first >= own)
             break;
 #pragma unroll
-        for (int i = 0; i < 4 && first + i < UNITS; i++) {
-            const int b = (first + i) / OWN, unit = (first + i) % OWN;
-            if (b >= blocks)
+        for (int i = 0; i < 4 && first + i < units::most; i++) {
+            if (first + i >= own)
                 break;
-            const int tile = place(b);
+            const int tile = place(units::block_of(first + i, to.rank));
             float d[8];
 #pragma unroll
-            for (int e = 0; e < 8; e++) {
-                d[e] = sum[b][8 * unit + e];
+            for (int rank = 0; rank < CLUSTER; rank++) /* indices of registers must be constants */
 #pragma unroll
-                for (int rank = 1; rank < CLUSTER; rank++) /* indices of registers must be constants */
-                    d[e] = to.rank == rank ? sum[b][8 * (unit + OWN * rank) + e] : d[e];
-            }
-            tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, d,
+                for (int e = 0; e < 8; e++)
+                    if (units::block_of(first + i, rank) < BLOCKS)
+                        d[e] = rank == 0 || to.rank == rank
+                                   ? sum[units::block_of(first + i, rank)][8 * units::unit_of(first + i, rank) + e]
+                                   : d[e];
+            tern_turn_put<BF16>(mine + i * TERN_TURN_SLOT, d,
                                 ROW_SCALES ? tern_row_scales(args, tile, row_tiles, lane) : float2{1.0f, 1.0f},
                                 tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4), lane);
         }
         tern_block_sync(to.barrier, TERN_WARPGROUP);
-        const int item = first + to.warp, b = item / OWN, row = 16 * (to.rank * OWN + item % OWN) + lane / 8;
-        const long long n = 16LL * (place(b) - to.warp) + 8 * chunk,
-                        rows = b < blocks && n < args.n ? args.m - to.x_row - row : 0;
+        const int item = first + to.warp, row = 16 * units::unit_of(item, to.rank) + lane / 8;
+        const long long n = 16LL * (place(units::block_of(item, to.rank)) - to.warp) + 8 * chunk,
+                        rows = item < own && n < args.n ? args.m - to.x_row - row : 0;
         unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
+        uint4 out[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) // of all rows, in short code, which is cold
+            out[i] = tern_turn_get(from, 4 * i + lane / 8, lane % 2);
 #pragma unroll
         for (int i = 0; i < 4; i++, y += pitch)
             if (4 * i < rows)
-                tern_store_stream_16(y, tern_turn_get(from, 4 * i + lane / 8, lane % 2));
+                tern_store_stream_16(y, out[i]);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
     }
 }
