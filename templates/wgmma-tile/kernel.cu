@@ -470,7 +470,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     if (CLUSTER_K > 1 && threadIdx.x == STAGES)
         tern_barrier_init(shared + HALF_FULL_AT, 1);
     if (X_COPY > 0 && threadIdx.x / 32 == 4 * (CONSUMERS + ODD) + 1)
-        tern_tensor_map_make(map, shared + MAP_AT, args.x, args.k, args.m, BLOCK_M, (int)threadIdx.x % 32);
+        tern_tensor_map_make<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, (int)threadIdx.x % 32);
     __syncthreads();
     if (ODD)
         tern_cluster_arrive();

@@ -1,12 +1,18 @@
 -- wgmma-turn: wgmma kernel for M = 16 to 64 and large N on sm_90a. See kernel.cu for what the parameters mean to it.
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a group), output slots, sums from the other CTA,
--- barriers, tensor map.
-local smem = "STAGES*(256*BLOCK_M+4*WARPS_N*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M+256"
+-- barriers.
+local smem = "STAGES*(256*BLOCK_M+1024*WARPS_N*ROW_BLOCKS*BITS+128*ceil_div(3*WARPS_N*ROW_BLOCKS*(GROUP%128==0?1:1+ceil_div(96,GROUP)),2)+28)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M"
 
 local function stage_bytes(p, problem)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
-    return 256 * p.BLOCK_M + 4 * p.WARPS_N * p.ROW_BLOCKS * (256 * problem.bits + 48 * groups) + 24
+    local blocks = p.WARPS_N * p.ROW_BLOCKS
+    return 256 * p.BLOCK_M + 1024 * blocks * problem.bits + 128 * ((3 * blocks * groups + 1) // 2) + 28
+end
+
+-- Code and scale in two operations a register (tern/short_scale.cuh), where SCALE_WEIGHTS asks for scaled weights.
+local function short_way(p, problem)
+    return p.SCALE_WEIGHTS == 1 and problem.bits == 2 and problem.sym and problem.activation ~= "bf16"
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
@@ -15,10 +21,10 @@ local function scale_rule(p, problem)
     if problem.groups == 1 and p.SCALE_WEIGHTS == 1 then
         return "one scale a row: applied once in the epilogue"
     end
-    if p.SCALE_WEIGHTS == 1 and (p.BLOCK_M <= 32 or problem.bits == 2) then
+    local bf16 = problem.activation == "bf16"
+    if p.SCALE_WEIGHTS == 1 and not short_way(p, problem) and (p.BLOCK_M <= 32 or problem.bits == 2) then
         return "few sums are quicker to scale than weights, and so are those of 2 bits"
     end
-    local bf16 = problem.activation == "bf16"
     if bf16 and p.SCALE_WEIGHTS == 1 and problem.bits == 8 then
         return "8-bit codes times a binary16 scale would be rounded twice in bfloat16"
     end
@@ -42,7 +48,9 @@ local function register_rule(p, problem)
     end
     local zeros = problem.sym and 0 or 4
     local turns = p.WARPS_K > 1 and 8 or 0
-    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + turns + 12 > budget then
+    -- sums that stay in place while branches go past: what ptxas was found to want (else it serialises products, C7512)
+    local short = short_way(p, problem) and 20 + (p.WARPS_N > 1 and 4 * p.ROW_BLOCKS or 0) or 0
+    if sums * p.BLOCK_M // 2 + 32 + 2 * problem.bits + zeros + turns + short + 12 > budget or short > 0 and warpgroups > 3 then
         return "registers"
     end
 end
@@ -84,7 +92,7 @@ end
 -- The ring: as many stages as shared memory holds.
 local stages = { 4, 6, 8, 10, 12, 16 } -- two warps take turns at them
 local function ring_rule(p, problem, gpu)
-    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K - 256
+    local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K
         - (2 * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
@@ -169,7 +177,7 @@ return {
         grid = { "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),max(SMS/(CLUSTER_K*(1+PAIR)),1))*CLUSTER_K*(1+PAIR)" },
         block = "128*(WARPS_N*WARPS_K+1)",
         smem = smem,
-        workspace = "SMS*128",
+        workspace = "SMS*512",
         cluster = cluster,
         busiest = busiest,
     },

@@ -3,6 +3,7 @@
 #include "tern/abi.h"
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
+#include "tern/short_scale.cuh"
 #include "tern/slice_turn.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
@@ -268,24 +269,23 @@ extern "C" __global__ void wgmma_aid_cluster(struct tern_args args) {
 // Each block is one of a cluster that works on a tile of m row blocks and k k tiles, in three warpgroups. y: how often each (row block, k tile) is
 // multiplied; how many warpgroups get the sums of each row block; what each warpgroup has to do.
 template <bool PAIR> static void share_tile(const struct tern_args &args) {
-    const int blocks = (int)args.m, k_tiles = (int)args.k, rank = (int)blockIdx.x;
+    const int SLOTS = 6, blocks = (int)args.m, k_tiles = (int)args.k, rank = (int)blockIdx.x;
     unsigned *done = (unsigned *)args.y, *sums = done + blocks * k_tiles, *work = sums + blocks + 3 * rank;
     tern_sweep sweep = {};
     sweep.blocks = (unsigned)blocks;
-    const tern_share<PAIR, 3> mine = tern_share<PAIR, 3>::find(sweep, rank, k_tiles);
+    const tern_share<PAIR, 3, SLOTS> mine = tern_share<PAIR, 3, SLOTS>::find(sweep, rank, k_tiles);
     for (int n = 0; n < 3; n++)
-        for (int b = 0; b < mine.own(n); b++) {
+        for (int b = 0; b < SLOTS; b++) {
+            if (mine.empty(n, b))
+                continue;
             const int block = mine.first + mine.place(n, b);
             const auto last = mine.last(n, k_tiles);
-            const bool given = b >= mine.summed(n) || (rank == 1 && mine.has_half(n) && b == mine.own(n) - 1);
-            if (block < 0 || block >= blocks)
-                tern_emu_fault("share: a row block outside the tile");
+            const bool whole = b < mine.each, given = !whole && (mine.gives(n) || (rank == 1 && mine.has_half(n)));
+            if (block < 0 || block >= blocks || b >= mine.slots(n) + (given ? SLOTS : 0))
+                tern_emu_fault("share: a row block outside the tile, or a slot that is not stored");
             sums[block] += !given;
             for (int k = 0; k < k_tiles; k++)
-                if (b < mine.own(n) - 1 || (k >= last.begin && k < last.end)) {
-                    if (k < k_tiles &&
-                        (mine.place(n, b) < mine.begin(k) / 4 || mine.place(n, b) >= mine.end(k, 4 * mine.blocks) / 4))
-                        tern_emu_fault("share: codes that nobody has copied");
+                if (b < SLOTS - 1 || (k >= last.begin && k < last.end)) {
                     done[block * k_tiles + k]++;
                     work[n]++;
                 }
@@ -314,7 +314,7 @@ extern "C" __global__ void wgmma_box(struct tern_args args) {
         tern_barrier_init(barrier, 1);
     __syncthreads();
     unsigned char *map = (unsigned char *)args.y + 2048;
-    tern_tensor_map_make(map, shared + 2176, args.x, 80, 20, 16, (int)threadIdx.x);
+    tern_tensor_map_make<2>(map, shared + 2176, {args.x, 80, 20, 64, 16}, (int)threadIdx.x);
     if (threadIdx.x == 0) {
         tern_barrier_arrive_expect(barrier, 2048);
         tern_tensor_copy(shared, map, (int)args.k, (int)args.m, barrier);
@@ -339,4 +339,39 @@ extern "C" __global__ void wgmma_turn(struct tern_args args) {
         const int row = id / 16, chunk = id % 16;
         memcpy((unsigned char *)args.y + 16 * id, slice + chunk / 8 * 4096 + 128 * row + 16 * (chunk % 8 ^ row % 8), 16);
     }
+}
+
+// Codes times every scale, the short way. y: scales that are small enough; fragments that are not exact.
+template <int ZERO> static void short_scales(const struct tern_args &args) {
+    unsigned *y = (unsigned *)args.y, random = 1;
+    for (unsigned scale = 0; scale < 0x10000; scale++) {
+        const unsigned other = scale ^ 0x8015; // of row g + 8
+        if (tern_short_scale<ZERO>::too_large(scale) != 0)
+            continue;
+        y[0]++;
+        if (tern_short_scale<ZERO>::too_large(scale << 16 | other) != 0)
+            continue;
+        const tern_short_scale<ZERO> way = tern_short_scale<ZERO>::of(scale << 16 | other);
+        for (int step = 0; step < TERN_TILE_STEPS; step++) {
+            unsigned words[4], a[4];
+            for (int p = 0; p < 4; p++) {
+                random = random * 1664525 + 1013904223;
+                words[p] = random ^ random >> 15;
+                if (ZERO == 1) // no code 3
+                    words[p] &= ~(words[p] >> 1 & 0x55555555u);
+            }
+            way.fragment(words, step, a);
+            for (int p = 0; p < 8; p++) {
+                const int bit = 16 * (p % 2) + 2 * (step / 2) + 8 * (step & 1), q = (int)(words[p / 2] >> bit & 3);
+                const float s = tern_emu_half_to_float((unsigned short)(p / 2 % 2 ? scale : other));
+                y[1] += tern_emu_half_to_float((unsigned short)(a[p / 2] >> 16 * (p % 2))) != (float)(q - ZERO) * s;
+            }
+        }
+    }
+}
+extern "C" __global__ void wgmma_short_ternary(struct tern_args args) {
+    short_scales<1>(args);
+}
+extern "C" __global__ void wgmma_short_gptq(struct tern_args args) {
+    short_scales<2>(args);
 }

@@ -345,8 +345,8 @@ static void aid_visits_all_once(void **state) {
     }
 }
 
-/* Each k tile of each row block is multiplied once, and one warpgroup has the sums; where one row block is left for three warpgroups, none
- * has more than a k tile more to do than another. */
+/* Each k tile of each row block is multiplied once, and one warpgroup has the sums; where one row block, or one and half of one, is left for three
+ * warpgroups, none has more than a k tile more to do than another. */
 static void shares_are_whole_and_even(void **state) {
     (void)state;
     enum { BLOCKS = 18, K_TILES = 30, WARPGROUPS = 3 };
@@ -372,6 +372,24 @@ static void shares_are_whole_and_even(void **state) {
                 for (int n = 0; blocks / (1 + pair) % WARPGROUPS == 1 && n < WARPGROUPS * (1 + pair); n++)
                     assert_true(work[n] + 1 >= mean && work[n] <= mean + 1);
             }
+}
+
+/* All scales below 1 (symmetric GPTQ: 1/2) of either sign, subnormal ones and zero too, and with them all codes in all places. */
+static void short_scales_are_exact(void **state) {
+    (void)state;
+    static const struct {
+        const char *entry;
+        uint32_t scales;
+    } cases[] = {{"wgmma_short_ternary", 2 * 0x3C00}, {"wgmma_short_gptq", 2 * 0x3800}};
+    struct tern_error err = {0};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t y[2] = {0, 0};
+        struct emulator_case c = {.entry = cases[i].entry, .blocks = 1, .block = 1, .y_bytes = sizeof y};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(y[0], cases[i].scales);
+        assert_int_equal(y[1], 0);
+    }
 }
 
 /* From any content, and again on what the first launch left: each block gets a number of its own. */
@@ -454,6 +472,7 @@ int main(void) {
         cmocka_unit_test(stream_k_visits_all_once),
         cmocka_unit_test(aid_visits_all_once),
         cmocka_unit_test(shares_are_whole_and_even),
+        cmocka_unit_test(short_scales_are_exact),
         cmocka_unit_test(counts_start_from_anything),
         cmocka_unit_test(boxes_are_swizzled_and_padded),
     };

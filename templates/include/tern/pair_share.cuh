@@ -1,57 +1,62 @@
 // Which row blocks of a tile of the sweep a block and its WARPS_N warpgroups work on, where two blocks of a cluster (PAIR) divide the tile
 // between them and, if it has an odd number, the middle one: half of K each. Owns nothing.
 //
-// Of three warpgroups, a row block that is left when all have equally many is divided along K too: between those that have no half of the
-// pair's. So each is as busy as the others. The helpers' sums of it go to warpgroup 0.
+// A warpgroup has ROW_BLOCKS slots. Row blocks go round the warpgroups as often as all get one. What is left, fewer than there are warpgroups, and half of
+// the middle one, are items: each is in the last slot of one warpgroup or more, which divide K between them, so that all are as busy as can be.
+// So a slot has something to do in all k tiles, or in none, but for the last.
 #ifndef TERN_PAIR_SHARE_CUH
 #define TERN_PAIR_SHARE_CUH
 
 #include "tern/sweep.cuh"
 
 // Row blocks first .. first + blocks - 1. The shared one is the last of rank 0, which has its k tiles 0 .. half - 1, and the first
-// of rank 1, which has the rest. Inside the block, row blocks go round WARPS_N warpgroups n, so that a low tile occupies all;
-// rank 1 counts from behind, so that the shared one is the last in both.
-template <bool PAIR, int WARPS_N> struct tern_share {
-    static constexpr bool divides = WARPS_N == 3; // it may: see divided()
-    int first, blocks, half, rank;                // half: 0 where nothing is shared
+// of rank 1, which has the rest.
+template <bool PAIR, int WARPS_N, int ROW_BLOCKS> struct tern_share {
+    int first, blocks, half, rank; // half: 0 where nothing is shared
+    int each, items;               // row blocks that each warpgroup n has whole; what is left, the half one last
 
     static __device__ __forceinline__ tern_share find(const tern_sweep &sweep, int rank, int k_tiles) {
-        const int first = (int)sweep.row_block, blocks = (int)sweep.blocks;
-        if (!PAIR)
-            return {first, blocks, 0, 0};
-        return {first + rank * (blocks / 2), (blocks + 1) / 2, blocks % 2 * (k_tiles / 2), rank};
+        const int first = (int)sweep.row_block, all = (int)sweep.blocks;
+        tern_share s = {first, all, 0, 0, 0, 0};
+        if (PAIR)
+            s = {first + rank * (all / 2), (all + 1) / 2, all % 2 * (k_tiles / 2), rank, 0, 0};
+        const int whole = s.blocks - (s.half > 0 ? 1 : 0);
+        s.each = whole / WARPS_N, s.items = s.blocks - s.each * WARPS_N;
+        return s;
     }
-    // The warpgroup has the shared one.
-    __device__ __forceinline__ bool has_half(int n) const { return PAIR && half > 0 && (blocks - 1) % WARPS_N == n; }
-    // One row block is left and divided between warpgroups; `n` has part of it, but not its sums.
-    __device__ __forceinline__ bool divided() const {
-        return divides && (blocks - (PAIR && half > 0 ? 1 : 0)) % WARPS_N == 1;
+    // The item of warpgroup n, if there is any, the first warpgroup that has it, and behind the last.
+    __device__ __forceinline__ int item(int n) const { return n * items / WARPS_N; }
+    __device__ __forceinline__ int owner(int n) const { return (item(n) * WARPS_N + items - 1) / (items > 0 ? items : 1); }
+    __device__ __forceinline__ int behind(int n) const {
+        return ((item(n) + 1) * WARPS_N + items - 1) / (items > 0 ? items : 1);
     }
-    __device__ __forceinline__ bool helps(int n) const { return divided() && n != 0 && !has_half(n); }
-    // Row blocks that the warpgroup has, the place of its b-th in the block's, and how many it has the sums of.
-    __device__ __forceinline__ int own(int n) const { return (blocks - n + WARPS_N - 1) / WARPS_N + (helps(n) ? 1 : 0); }
+    // Some item is divided between warpgroups, which give their sums of it to its owner.
+    __device__ __forceinline__ bool divided() const { return WARPS_N > 1 && items > 0 && items < WARPS_N; }
+    __device__ __forceinline__ bool gives(int n) const { return items > 0 && owner(n) != n; }
+    // It has half a row block of two blocks, or part of that.
+    __device__ __forceinline__ bool has_half(int n) const { return PAIR && half > 0 && item(n) == items - 1; }
+    // Slots up to the last of which it has sums in the end.
+    __device__ __forceinline__ int slots(int n) const { return items > 0 && owner(n) == n ? ROW_BLOCKS : each; }
+    __device__ __forceinline__ bool empty(int n, int b) const { return b >= each && !(b == ROW_BLOCKS - 1 && items > 0); }
+    // The place of slot b in the block's row blocks: slots of whole ones follow each other from usual(n, 0) on, WARPS_N apart.
+    __device__ __forceinline__ int usual(int n, int b) const {
+        return (PAIR && rank == 1 && half > 0 ? 1 : 0) + b * WARPS_N + n;
+    }
     __device__ __forceinline__ int place(int n, int b) const {
-        const int at = b * WARPS_N + (helps(n) && b == own(n) - 1 ? 0 : n);
-        return PAIR && rank == 1 ? blocks - 1 - at : at;
+        if (b < ROW_BLOCKS - 1 || items == 0)
+            return usual(n, b);
+        return has_half(n) ? rank == 1 ? 0 : blocks - 1 : usual(item(n), each);
     }
-    __device__ __forceinline__ int summed(int n) const { return own(n) - (helps(n) ? 1 : 0); }
-    // The k tiles, of `count`, in which it has its last one: begin .. end - 1.
+    // The k tiles, of `count`, in which its last slot has something to do: begin .. end - 1.
     struct range {
         int begin, end;
     };
     __device__ __forceinline__ range last(int n, int count) const {
-        if (has_half(n))
-            return {rank == 0 ? 0 : half, rank == 0 ? half : count};
-        if (!divided())
-            return {0, count};
-        const int parts = PAIR && half > 0 ? 2 : 3, part = n * parts / 3; // 0 and 2 of two, or all
-        return {part * count / parts, (part + 1) * count / parts};
-    }
-    // Row tiles of 16 of the block that it multiplies at k tile `k_tile`: begin .. end - 1 of `tiles`.
-    __device__ __forceinline__ int begin(int k_tile) const { return PAIR && rank == 1 && k_tile < half ? 4 : 0; }
-    __device__ __forceinline__ int end(int k_tile, int tiles) const {
-        const bool without = PAIR && rank == 0 && half > 0 && k_tile >= half;
-        return without && tiles > 4 * blocks - 4 ? 4 * blocks - 4 : tiles;
+        if (items == 0)
+            return {0, each == ROW_BLOCKS ? count : 0};
+        const int from = has_half(n) && rank == 1 ? half : 0, all = (has_half(n) && rank == 0 ? half : count) - from;
+        const int part = n - owner(n), parts = behind(n) - owner(n);
+        return {from + part * all / parts, from + (part + 1) * all / parts};
     }
 };
 

@@ -1,13 +1,53 @@
-// What belongs to W in an entry of a ring in shared memory, one k tile of up to TILES row tiles: their codes, and at another place their
-// scales and zero points (weight_copy.cuh). How a warp copies it for a tile of tile_plan.cuh, and how a warp of a warpgroup reads its own
-// row tiles, which lie PITCH row tiles apart. Owns nothing.
+// What belongs to W in an entry of a ring in shared memory, one k tile of up to TILES row tiles of layout frag16x128: their codes, and at
+// another place their scales and zero points. How a warp copies it by cp.async for a tile of tile_plan.cuh, and how a warp of a warpgroup
+// reads its own row tiles, which lie PITCH row tiles apart. Owns nothing.
 #ifndef TERN_RING_WEIGHTS_CUH
 #define TERN_RING_WEIGHTS_CUH
 
+#include "tern/groups.cuh"
+#include "tern/memory.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/tile_plan.cuh"
-#include "tern/weight_copy.cuh"
 #include "tern/wgmma_codes.cuh"
+
+// Scales and zero points: of each row tile 32 bytes a group of scales, then 16 a group of zeros, for the groups that a k tile
+// touches. In pieces of 16 bytes; a lane has the same piece of every STEP-th row tile. GROUPS is a tern_groups.
+template <typename GROUPS, bool HAS_ZEROS, int TILES> struct tern_side_copies {
+    static constexpr int scale_pieces = 2 * GROUPS::in_tile, pieces = scale_pieces + (HAS_ZEROS ? GROUPS::in_tile : 0);
+    static constexpr int step = pieces <= 2 ? 16 : pieces <= 4 ? 8 : pieces <= 8 ? 4 : 2;
+    static constexpr int tile_bytes = 16 * pieces;
+    static_assert(pieces * step <= 32, "a lane has one piece of a row tile");
+
+    const unsigned char *from; // the piece of the lane's first row tile, if group 0 were the k tile's first
+    long long stride;          // bytes from there to its next row tile
+    int tile, group, bytes;    // first row tile; group within the k tile; bytes from one group to the next
+    int to;                    // byte of the ring's entry
+
+    static __device__ __forceinline__ tern_side_copies find(const tern_args &args, long long first_tile, int lane) {
+        const int tile = lane / (32 / step), piece = lane % (32 / step);
+        const bool zero = piece >= scale_pieces;
+        const int group = zero ? piece - scale_pieces : piece / 2, bytes = zero ? 16 : 32;
+        const unsigned char *all = static_cast<const unsigned char *>(zero ? args.zeros : args.scales);
+        return {all + ((first_tile + tile) * args.groups + group) * bytes + (zero ? 0 : 16 * (piece % 2)),
+                args.groups * bytes * step,
+                piece < pieces ? tile : TILES, // none
+                group,
+                bytes,
+                tile * tile_bytes + 16 * piece};
+    }
+
+    // Starts this lane's copies for row tiles begin .. end - 1 of k tile `k_tile`.
+    __device__ __forceinline__ void copy(const tern_args &args, unsigned char *entry, int k_tile, int begin, int end) const {
+        const int first = GROUPS::first(k_tile);
+        const bool inside = GROUPS::in_tile == 1 || first + group < args.groups;
+        const unsigned char *source = from + (long long)first * bytes;
+#pragma unroll
+        for (int i = 0; i < TILES; i += step) {
+            tern_cp_async_if<16>(entry + to + i * tile_bytes, source, inside, i + tile < end && i + tile >= begin);
+            source += stride;
+        }
+    }
+};
 
 template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int TILES> struct tern_weight_copies {
     typedef struct tern_side_copies<GROUPS, HAS_ZEROS, TILES> side_copies;

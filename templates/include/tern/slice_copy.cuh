@@ -1,5 +1,5 @@
 // Copies of one warp, by cp.async, of what belongs to W in a slice of 128 k: codes, scales and zero points of the row tiles of a tile of
-// tile_plan.cuh, unrolled (weight_copy.cuh is for producers with few registers). Owns nothing.
+// tile_plan.cuh, unrolled (weight_box.cuh has the copy engine bring them). Owns nothing.
 #ifndef TERN_SLICE_COPY_CUH
 #define TERN_SLICE_COPY_CUH
 

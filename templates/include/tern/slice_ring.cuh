@@ -32,6 +32,18 @@ __device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int sta
     tern_barriers_publish();
 }
 
+// Of all stages, a lane each: `full` and `consumers` as above, and one arrival for what lands. A warp calls.
+template <int STAGES>
+__device__ __forceinline__ void tern_slices_init(unsigned char *barriers, int lane, int full, int consumers) {
+    static_assert(STAGES <= 32, "a lane each");
+    unsigned char *at = barriers + TERN_SLICE_BARRIERS * lane;
+    if (lane < STAGES) {
+        tern_barriers_init(at + TERN_FULL, 1, full);
+        tern_barriers_init(at + TERN_EMPTY, 1, consumers);
+        tern_barriers_init(at + TERN_LANDED, 1, 1);
+    }
+}
+
 // The warp between: makes `count` slices known to the tensor cores.
 template <int STAGES>
 __device__ __forceinline__ void tern_slices_publish(unsigned char *barriers, tern_ring &fill, int count, int lane) {
@@ -63,18 +75,12 @@ __device__ __forceinline__ void tern_slices_copy(unsigned char *ring, unsigned c
     }
 }
 
-// Has the copy engine bring the slice of 128 k of k tile `k_tile`, two boxes, from row `row` of x on, to the stage that comes next, which
-// is empty. One announcement, of barrier DONE: it is full, or landed where something is still to be done to it.
-template <int BYTES, tern_slice_barrier DONE>
-__device__ __forceinline__ void tern_slice_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
-                                               int k_tile, const tern_ring &fill, int lane) {
-    if (lane == 0) {
-        void *done = tern_slice_barrier_of(barriers, fill.stage, DONE);
-        unsigned char *to = ring + fill.stage * BYTES;
-        tern_barrier_arrive_expect(done, BYTES);
-        tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, done);
-        tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, done);
-    }
+// Has the copy engine bring the slice of 128 k of k tile `k_tile`, two boxes, from row `row` of x on, to `to`; its BYTES count against the
+// barrier's announced ones. One thread.
+template <int BYTES>
+__device__ __forceinline__ void tern_slice_boxes(unsigned char *to, const void *map, int row, int k_tile, void *barrier) {
+    tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, barrier);
+    tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, barrier);
 }
 
 // The warp that brings slices k_begin .. k_end - 1, full as they land.
@@ -83,8 +89,23 @@ __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned ch
                                                 int k_begin, int k_end, tern_ring &fill, int lane) {
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
-        tern_slice_box<BYTES, TERN_FULL>(ring, barriers, map, row, k_tile, fill, lane);
+        if (lane == 0) {
+            void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL);
+            tern_barrier_arrive_expect(full, BYTES);
+            tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
+        }
         tern_ring_advance<STAGES>(fill);
+    }
+}
+
+// A consuming warp that has nothing to do in `count` stages, every BY-th, gives them back.
+template <int STAGES, int BY>
+__device__ __forceinline__ void tern_slices_pass(unsigned char *barriers, tern_ring &ring, int count, int lane) {
+#pragma unroll 1
+    for (int i = 0; i < count; i++) {
+        tern_barrier_wait(tern_slice_barrier_of(barriers, ring.stage, TERN_FULL), ring.parity);
+        tern_warp_arrive(tern_slice_barrier_of(barriers, ring.stage, TERN_EMPTY), lane);
+        tern_ring_advance<STAGES, BY>(ring);
     }
 }
 

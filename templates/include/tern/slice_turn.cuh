@@ -2,34 +2,33 @@
 //
 // Inside 32 k, lane t of a quad owns the weights k = 8*t + 2*c + e, c = 0..3, while the A fragment of the two k-steps wants
 // k = 8*c + 2*t + e when B keeps the order of memory. So B trades places: 32 k of a row are 4 x 4 pairs (t, c) of 4 bytes,
-// which are transposed in the registers of one lane, in place. A slice is two halves of 64 k, rows of 128 bytes, 128-byte
+// which are transposed on their way through registers, in place. A slice is two halves of 64 k, rows of 128 bytes, 128-byte
 // swizzle (wgmma.cuh).
 #ifndef TERN_SLICE_TURN_CUH
 #define TERN_SLICE_TURN_CUH
 
+#include "tern/mma.cuh"
 #include "tern/slice_ring.cuh"
 
-// Turns a slice of ROWS rows, a multiple of 16; the lanes of one warp call. Each lane has 32 k of one row of every 8, which
-// spreads the eight addresses of a phase over the banks.
+// Turns a slice of ROWS rows, a multiple of 16; the lanes of one warp call. A lane gets pairs (0..3, c) of 32 k of a row from a load of four
+// matrices, whose rows are 16 bytes, one t: what it stores as chunk c. Odd rows have the other 32 k of the 64 first, so that the eight
+// addresses of a phase of the store lie in eight groups of banks.
 template <int ROWS> __device__ __forceinline__ void tern_slice_turn(unsigned char *slice, int lane) {
-    const int row = lane % 8, piece = lane / 8; // of 32 k
-    unsigned char *at = slice + piece / 2 * (ROWS * 128) + row * 128;
-    const int column = 16 * (4 * (piece % 2) ^ row);
-#pragma unroll 1 // producers have few registers
-    for (int group = 0; group < ROWS / 16; group++, at += 2048) {
-        uint4 v[2][4];
+    const int from_row = lane % 8, to_row = lane / 4;
+    const int from = 128 * from_row + 16 * (4 * (from_row & 1) + lane / 8 ^ from_row);
+    const int to = 128 * to_row + 16 * (4 * (to_row & 1) + lane % 4 ^ to_row);
+    unsigned char *const load[2] = {slice + from, slice + (from ^ 64)}, *const store[2] = {slice + to, slice + (to ^ 64)};
+#pragma unroll
+    for (int row = 0; row < ROWS; row += 16) {
+        unsigned v[8][4];
+#pragma unroll
+        for (int i = 0; i < 8; i++) // which 32 k of 64, which 64 k, which 8 rows
+            tern_ldmatrix_x4(v[i], load[i % 2] + (i / 2 % 2 * ROWS + row + i / 4 * 8) * 128);
+        __syncwarp();
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            v[i / 4][i % 4] = tern_shared_load_16(at + 1024 * (i / 4) + (column ^ 16 * (i % 4)));
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint4 *from = v[i];
-            unsigned char *to = at + 1024 * i;
-            tern_shared_store_16(to + column, uint4{from[0].x, from[1].x, from[2].x, from[3].x});
-            tern_shared_store_16(to + (column ^ 16), uint4{from[0].y, from[1].y, from[2].y, from[3].y});
-            tern_shared_store_16(to + (column ^ 32), uint4{from[0].z, from[1].z, from[2].z, from[3].z});
-            tern_shared_store_16(to + (column ^ 48), uint4{from[0].w, from[1].w, from[2].w, from[3].w});
-        }
+            tern_shared_store_16(store[i % 2] + (i / 2 % 2 * ROWS + row + i / 4 * 8) * 128,
+                                 uint4{v[i][0], v[i][1], v[i][2], v[i][3]});
     }
 }
 

@@ -59,30 +59,34 @@ __device__ __forceinline__ void tern_parts_sum(float (&sum)[ROW_BLOCKS][COUNT], 
     }
 }
 
-// Of three warpgroups n that have parts of K of a row block, their last-th: 1 and 2 give their sums of it, where they help, to 0, through `slots`
-// (2 * COUNT * 512 bytes), which may be in use until named barrier `barrier` of THREADS is passed; it is passed twice.
-template <int THREADS, int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ void tern_helpers_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *slots, int last, int n,
-                                                 bool helps, bool first_helps, int barrier) {
+// Warpgroup n of WARPS_N, which divide K of some row blocks between them: gives its sums `sum` of one to its owner, if that is another, through `slots`
+// ((WARPS_N - 1) * COUNT * 512 bytes), and adds up those of all from `owner` to `behind` - 1, if it is the owner; nothing if not `divided`, which is the same
+// for all. `slots` may be in use until named barrier `barrier` of THREADS is passed; it is passed twice. The sums are moved first, by a product with 1
+// that the compiler does not know: if branches read what wgmma adds to, ptxas serialises all products (C7514).
+template <int WARPS_N, int THREADS, int COUNT>
+__device__ __forceinline__ void tern_items_sum(float (&sum)[COUNT], unsigned char *slots, bool divided, int n, int owner,
+                                               int behind, int barrier) {
+    const float one = __uint_as_float(0x3F800000u + (threadIdx.x >> 10));
+    float own[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        own[i] = sum[i] * one;
     slots += 16 * ((int)threadIdx.x % TERN_WARPGROUP);
-    tern_block_sync(barrier, THREADS);
+    if (divided) {
+        tern_block_sync(barrier, THREADS);
+        if (n != owner)
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
+            for (int i = 0; i < COUNT / 4; i++)
+                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((n - 1) * (COUNT / 4) + i), tern_four_bits(&own[4 * i]));
+        tern_block_sync(barrier, THREADS);
+        for (int other = n + 1; n == owner && other < behind; other++)
 #pragma unroll
-        for (int i = 0; i < COUNT / 4; i++)
-            if (helps && b == last)
-                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((n - 1) * (COUNT / 4) + i),
-                                     tern_four_bits(&sum[b][4 * i]));
-    tern_block_sync(barrier, THREADS);
+            for (int i = 0; i < COUNT / 4; i++)
+                tern_add_four(&own[4 * i], slots + 16 * TERN_WARPGROUP * ((other - 1) * (COUNT / 4) + i));
+    }
 #pragma unroll
-    for (int b = 0; b < ROW_BLOCKS; b++)
-#pragma unroll
-        for (int i = 0; i < COUNT / 4; i++)
-            if (n == 0 && b == last) {
-                if (first_helps)
-                    tern_add_four(&sum[b][4 * i], slots + 16 * TERN_WARPGROUP * i);
-                tern_add_four(&sum[b][4 * i], slots + 16 * TERN_WARPGROUP * (COUNT / 4 + i));
-            }
+    for (int i = 0; i < COUNT; i++)
+        sum[i] = own[i];
 }
 
 // Two blocks of a cluster that split K: block `rank` gets its half of the sums of each row block first .. end - 1, in `sum` where they are,

@@ -57,4 +57,12 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
     return true;
 }
 
+// Row blocks of the largest tile of a share that has not begun, or more.
+template <int BLOCKS> __device__ __forceinline__ unsigned tern_sweep_largest(const tern_sweep &s) {
+    const unsigned share = s.end - s.next, parts = (share + BLOCKS - 1) / BLOCKS;
+    if (s.tiles_m == 1 && parts > 1)
+        return (share + parts - 1) / parts;
+    return share < BLOCKS ? share : BLOCKS;
+}
+
 #endif

@@ -1,5 +1,5 @@
-// Copies of boxes of a row-major matrix of 16-bit elements into shared memory in the 128-byte swizzle that wgmma.cuh wants of
-// B, by the copy engine (cp.async.bulk.tensor, sm_90a). What lies outside the matrix becomes zeros. The engine reads shape and
+// Copies of boxes of a row-major matrix into shared memory by the copy engine (cp.async.bulk.tensor, sm_90a): of 16-bit elements in the
+// 128-byte swizzle that wgmma.cuh wants of B, or row behind row, as a matrix of 8-byte units. What lies outside the matrix becomes zeros. The engine reads shape and
 // address from a tensor map, 128 bytes in global memory; a kernel gets plain pointers, so each block writes its own map into
 // its workspace. Owns nothing.
 #ifndef TERN_TENSOR_COPY_CUH
@@ -14,7 +14,7 @@
 struct tern_emu_tensor_map {
     const unsigned char *base;
     long long columns, rows;
-    int box_rows;
+    int box_columns, box_rows, unit; // bytes of an element; 2: swizzled
 };
 #endif
 
@@ -24,14 +24,25 @@ __device__ __forceinline__ void tern_tensor_map_acquire(const void *map) {
 #endif
 }
 
-// Makes a map of a matrix of `rows` rows of `columns` elements (a multiple of 8; 16-byte aligned base) for boxes of 64 columns
-// and box_rows (8 to 256) rows. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
+// A matrix of `rows` rows of `columns` elements of UNIT bytes, and the boxes of it: box_columns (16 to 2048 bytes in all) times
+// box_rows (up to 256). Rows are a multiple of 16 bytes, the base is aligned as much. UNIT 2: boxes of 64 columns and 8 rows or more in the 128-byte
+// swizzle; 8: row behind row.
+template <int UNIT> struct tern_tensor {
+    static_assert(UNIT == 2 || UNIT == 8, "swizzled elements, or units of what is copied as it is");
+    const void *base;
+    long long columns, rows;
+    int box_columns, box_rows;
+};
+
+// Makes a map. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
 // much. Behind it this warp may copy; another one that a barrier of the block has told of it may behind tern_tensor_map_acquire.
-__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const void *base, long long columns,
-                                                     long long rows, int box_rows, int lane) {
+template <int UNIT>
+__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const tern_tensor<UNIT> &of,
+                                                     int lane) {
 #ifdef TERN_EMULATOR
     (void)scratch;
-    const struct tern_emu_tensor_map made = {(const unsigned char *)base, columns, rows, box_rows};
+    const struct tern_emu_tensor_map made = {
+        (const unsigned char *)of.base, of.columns, of.rows, of.box_columns, of.box_rows, UNIT};
     if (lane == 0)
         memcpy(map, &made, sizeof made);
     __syncwarp();
@@ -42,23 +53,24 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
     if (lane == 0) {
         asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;\n"
                      "tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], 1;\n" // dimensions less one
-                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 0, 64;\n"
+                     "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 0, %6;\n"
                      "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], 1, %2;\n"
                      "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 0, %3;\n"
                      "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], 1, %4;\n"
                      "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], 0, %5;\n"
                      :
-                     : "r"(at), "l"(base), "r"(box_rows), "r"((unsigned)columns), "r"((unsigned)rows), "l"(2 * columns)
+                     : "r"(at), "l"(of.base), "r"(of.box_rows), "r"((unsigned)of.columns), "r"((unsigned)of.rows),
+                       "l"(UNIT * of.columns), "r"(of.box_columns)
                      : "memory");
         asm volatile(
             "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 0, 1;\n"
             "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], 1, 1;\n"
-            "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 6;\n" // binary16: any 16 bits are copied as they are
+            "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], %1;\n" // binary16, or integer: bits are copied as they are
             "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0;\n"
-            "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 3;\n" // 128 bytes
-            "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"    // zeros
+            "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], %2;\n" // 128 bytes, or none
+            "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0;\n"     // zeros
             :
-            : "r"(at)
+            : "r"(at), "n"(UNIT == 2 ? 6 : 4), "n"(UNIT == 2 ? 3 : 0)
             : "memory");
     }
     __syncwarp();
@@ -71,25 +83,31 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
 }
 
 #ifdef TERN_EMULATOR
-#define TERN_EMU_BOXES 128 /* on their way at once, of all blocks of a cluster */
+#define TERN_EMU_BOXES 256 /* on their way at once, of all blocks of a cluster */
 
 // The box as it will lie in shared memory is put together in a buffer of its own, from where it goes as one bulk copy.
 static inline void tern_emu_tensor_copy(void *shared, const void *map, int column, long long row, void *barrier) {
-    alignas(16) static unsigned char boxes[TERN_EMU_BOXES][256 * 128];
+    alignas(16) static unsigned char boxes[TERN_EMU_BOXES][1 << 16];
     static unsigned next;
     unsigned char *box = boxes[next++ % TERN_EMU_BOXES];
     struct tern_emu_tensor_map m;
     memcpy(&m, map, sizeof m);
+    const int row_bytes = m.box_columns * m.unit;
+    if (row_bytes * m.box_rows > (int)sizeof boxes[0] || m.box_columns > 256 || m.box_rows > 256 || row_bytes % 16 != 0)
+        tern_emu_fault("tensor copy: a box of this size cannot be");
     memset(box, 0, sizeof boxes[0]);
     for (int r = 0; r < m.box_rows && row + r < m.rows; r++)
-        for (int chunk = 0; chunk < 8 && column + 8 * chunk < m.columns;
-             chunk++) /* inside or outside: K is a multiple of 8 */
-            memcpy(box + 128 * r + 16 * (chunk ^ r % 8), m.base + 2 * ((row + r) * m.columns + column + 8 * chunk), 16);
-    tern_emu_bulk_copy(shared, box, (size_t)(128 * m.box_rows), barrier);
+        for (int chunk = 0; chunk < row_bytes / 16; chunk++) { /* inside or outside: rows are a multiple of 16 bytes */
+            const long long at = column + 16 / m.unit * chunk;
+            if (at < m.columns)
+                memcpy(box + row_bytes * r + 16 * (m.unit == 2 ? chunk ^ r % 8 : chunk),
+                       m.base + m.unit * ((row + r) * m.columns + at), 16);
+        }
+    tern_emu_bulk_copy(shared, box, (size_t)(row_bytes * m.box_rows), barrier);
 }
 #endif
 
-// Copies the box at (row, column) to `shared` (1024-byte aligned); its bytes, those outside the matrix too, count against the
+// Copies the box at (row, column) to `shared` (1024-byte aligned if swizzled, else 128); its bytes, those outside the matrix too, count against the
 // barrier's announced ones. One thread calls.
 __device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, int column, int row, void *barrier) {
 #ifdef TERN_EMULATOR

@@ -29,6 +29,12 @@ __device__ __forceinline__ void tern_wgmma_pin(unsigned &a) {
 #endif
 }
 
+template <int STEPS> __device__ __forceinline__ void tern_wgmma_pin(unsigned (&a)[STEPS][4]) {
+#pragma unroll
+    for (int i = 0; i < 4 * STEPS; i++)
+        tern_wgmma_pin(a[i / 4][i % 4]);
+}
+
 // The same for accumulators that are read after the wait: nothing of the reading may move in front of it.
 template <int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[COUNT]) {
 #ifndef TERN_EMULATOR
@@ -82,9 +88,15 @@ __device__ __forceinline__ unsigned tern_wgmma_start_address(const void *shared)
 }
 
 // The descriptor: 128-byte swizzle (bit 62), groups of 8 rows 1024 bytes apart; the field between is unused in this mode. A
-// sum and not an or, so that a constant part of the address melts into it.
+// sum and not an or, so that a constant part of the address melts into it. The low word for itself, for kernels that keep it and move it on.
+__device__ __forceinline__ unsigned tern_wgmma_descriptor_low(unsigned start_address) {
+    return start_address + 0x10000u;
+}
+__device__ __forceinline__ unsigned long long tern_wgmma_descriptor_of(unsigned low) {
+    return 0x4000004000000000ull | low;
+}
 __device__ __forceinline__ unsigned long long tern_wgmma_descriptor(unsigned start_address) {
-    return 0x4000004000000000ull | (start_address + 0x10000u);
+    return tern_wgmma_descriptor_of(tern_wgmma_descriptor_low(start_address));
 }
 
 // N columns: a multiple of 16 up to 256, those listed below; binary16, or bfloat16 where BF16 is 1. accumulate false: d = a * b.
