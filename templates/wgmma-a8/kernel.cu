@@ -61,6 +61,7 @@ constexpr int OUTPUT_AT = ZEROS_AT + STAGES * slice::zeros;
 constexpr int TOKENS_AT = OUTPUT_AT + 4 * CONSUMERS * TERN_STORE_SLOT; /* binary32, for each warpgroup */
 constexpr int TOKEN_BYTES = 4 * BLOCK_M;
 constexpr int BARRIERS_AT = TOKENS_AT + CONSUMERS * TOKEN_BYTES;
+constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* CLUSTER_K: of sums from other CTAs */
 
 /* Workspace: [quantised x][largest scales of rows: ROUND_SCALES][counters][slots of sums: STREAM_K], as in wgmma-tile. */
 constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
@@ -138,9 +139,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             tern_ring_advance<STAGES>(fill);
         }
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barriers of tern_cluster_sum, and the one behind the sums */
-            tern_cluster_sync();
-            tern_cluster_sync();
+        if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum, and the one behind the sums */
+            tern_cluster_pass();
             tern_block_sync(1, THREADS);
             tern_fence_async(); /* bulk copies follow where ordinary stores were */
         }
@@ -161,6 +161,7 @@ struct consumer {
     float2 token;               /* scales of two rows of x, of those that the warpgroup keeps for its epilogue */
     int groups;                 /* of W along K */
     int warpgroup, warp, lane;  /* warp within the warpgroup */
+    int sums_parity;            /* of the barrier of sums from other CTAs */
 };
 
 /* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
@@ -383,6 +384,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.warpgroup = warpgroup;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
+    state.sums_parity = 0;
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
@@ -400,7 +402,9 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         __syncwarp();
         finish_sums(state);
         if (CLUSTER_K > 1) {
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, at.rank);
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, shared + SUM_BARRIER_AT,
+                                                                    state.sums_parity, at.rank);
+            state.sums_parity ^= 1;
             tern_block_sync(1, THREADS); /* the ring is the producers' again */
         }
         if (STREAM_K && at.part.all > 1 && (active == 0 || !join_parts(args, at, state, shared, active)))
@@ -415,6 +419,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_a8(const str
     tern_wgmma_start();
     if (threadIdx.x < STAGES)
         tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + TERN_WARPGROUP, 4 * CONSUMERS * TERN_WARP_ARRIVALS);
+    if (CLUSTER_K > 1 && threadIdx.x == STAGES)
+        tern_barrier_init(shared + SUM_BARRIER_AT, 1);
     __syncthreads();
     if (warpgroup == CONSUMERS) {
         if (MOVE_REGISTERS)

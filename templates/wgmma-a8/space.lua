@@ -2,12 +2,12 @@
 
 -- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, scales of
 -- tokens, barriers.
-local smem = "STAGES*(128*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+(8320+4*BLOCK_M)*CONSUMERS"
+local smem = "STAGES*(128*BLOCK_M+4*CONSUMERS*ROW_BLOCKS*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+(8320+4*BLOCK_M)*CONSUMERS+8*(CLUSTER_K>1)"
 
 local function shared_bytes(p, problem, stages)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     return stages * (128 * p.BLOCK_M + 4 * p.CONSUMERS * p.ROW_BLOCKS * (256 * problem.bits + 48 * groups) + 24)
-        + (8320 + 4 * p.BLOCK_M) * p.CONSUMERS
+        + (8320 + 4 * p.BLOCK_M) * p.CONSUMERS + (p.CLUSTER_K > 1 and 8 or 0)
 end
 
 -- Whether sums of parts of K (of scale groups; e4m3: of 128 k at most) are added up one by one.

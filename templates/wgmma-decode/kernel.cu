@@ -174,10 +174,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         }
         meet(started); /* where there were no k tiles */
         __syncwarp();
-        if (CLUSTER_K > 1) { /* the barrier of tern_cluster_sum_sent */
-            tern_cluster_arrive();
-            tern_cluster_wait();
-        }
+        if (CLUSTER_K > 1) /* the barrier of tern_cluster_sum_units */
+            tern_cluster_pass();
         if (PARTS > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
     }
@@ -401,12 +399,10 @@ __device__ __forceinline__ void add_up(const tern_sweep &sweep, const worker &se
                                                    own_blocks(sweep, self));
     if (CLUSTER_K > 1) {
         if (self.part == 0)
-            tern_cluster_sum_sent<CLUSTER_K, WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT, state.sums_parity,
-                                                      self.rank, self.n, (int)sweep.blocks);
-        else {
-            tern_cluster_arrive();
-            tern_cluster_wait();
-        }
+            tern_cluster_sum_units<CLUSTER_K, WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT, state.sums_parity,
+                                                       self.rank, self.n, (int)sweep.blocks);
+        else
+            tern_cluster_pass();
         state.sums_parity ^= 1;
     }
     if (PARTS > 1)

@@ -148,9 +148,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             tern_slices_copy<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, args, at.x_row, at.k_begin, at.k_end, fill,
                                               thread - 64);
         __syncwarp();
-        if (CLUSTER_K > 1 && !at.alone) { /* the barrier of tern_cluster_sum_sent, those of tern_half_sum, */
-            tern_cluster_arrive();
-            tern_cluster_wait();
+        if (CLUSTER_K > 1 && !at.alone) { /* the barrier of tern_cluster_sum, those of tern_half_sum, */
+            tern_cluster_pass();
         } else if (PAIR == 1 && at.half) {
             tern_cluster_sync();
             tern_cluster_sync();
@@ -380,12 +379,10 @@ __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, un
         tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
     if (CLUSTER_K > 1 && !at.alone) {
         if (state.turn == 0)
-            tern_cluster_sum_sent<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES,
-                                                                       shared + HALF_FULL_AT, state.sums_parity, at.rank);
-        else {
-            tern_cluster_arrive();
-            tern_cluster_wait();
-        }
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES, shared + HALF_FULL_AT,
+                                                                  state.sums_parity, at.rank);
+        else
+            tern_cluster_pass();
         state.sums_parity ^= 1;
     }
     if (K_PARTS > 1 || (CLUSTER_K > 1 && !at.alone))

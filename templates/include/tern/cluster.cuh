@@ -36,6 +36,12 @@ __device__ __forceinline__ void tern_cluster_wait() {
 #endif
 }
 
+// Both at once.
+__device__ __forceinline__ void tern_cluster_pass() {
+    tern_cluster_arrive();
+    tern_cluster_wait();
+}
+
 // Reads a float at this block's address `shared`, but in the dynamic shared memory of block `rank` of the cluster.
 __device__ __forceinline__ float tern_cluster_load_float(const void *shared, int rank) {
     float value;

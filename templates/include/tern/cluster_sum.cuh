@@ -8,56 +8,55 @@
 
 // Each thread holds COUNT sums a row block, in units of 8. Every block owns an equal part of the units: it gets the other
 // blocks' sums of those into its `shared`, [sender][row block][unit][half][thread] of 16 bytes, and adds them in the order
-// own, then the others by rank: the result does not depend on timing. All threads of the cluster must pass two
-// tern_cluster_sync, the THREADS that hold sums here; every block is then past its use of `shared` before the first store
-// into it, and the caller sees to it that nobody writes there before all have read.
+// own, then the others by rank: the result does not depend on timing. They go by asynchronous stores, which `barrier` of the owner
+// counts (one arrival; `parity` of its phase): no barrier of the cluster behind the stores, whose release would wait for all accesses
+// to memory. All threads of the cluster must pass tern_cluster_pass once, the THREADS that hold sums here;
+// every block is then past its use of `shared` before the first store into it, and the caller sees to it that nobody writes there
+// before all have read.
 template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, int rank) {
-    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER;
+__device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
+                                                 int parity, int rank) {
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
+                  QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
     unsigned char *slots = shared + 16 * threadIdx.x;
-    tern_cluster_sync();
+    tern_cluster_pass();
+    if (threadIdx.x == 0)
+        tern_barrier_arrive_expect(barrier, 16 * THREADS * QUADS * (CLUSTER - 1));
 #pragma unroll
-    for (int unit = 0; unit < UNITS; unit++) {
-        const int owner = unit / OWN, sender = rank < owner ? rank : rank - 1;
-#pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (owner != rank)
-                tern_cluster_store_16(slots +
-                                          16 * THREADS * (((sender * ROW_BLOCKS + i / 2) * OWN + unit % OWN) * 2 + i % 2),
-                                      owner, &sum[i / 2][8 * unit + 4 * (i % 2)]);
+    for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
+        const int b = i / (COUNT / 4), quad = i % (COUNT / 4), owner = quad / 2 / OWN;
+        const float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
+        const int index = ((rank < owner ? rank : rank - 1) * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN);
+        if (owner != rank)
+            tern_cluster_send(slots + 16 * THREADS * index, barrier, owner, four);
     }
-    tern_cluster_sync();
+    tern_barrier_wait(barrier, parity);
 #pragma unroll
-    for (int unit = 0; unit < UNITS; unit++)
+    for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {
+        const int b = i / (COUNT / 4), quad = i % (COUNT / 4);
+        if (quad / 2 / OWN != rank)
+            continue;
+        float four[4] = {sum[b][4 * quad], sum[b][4 * quad + 1], sum[b][4 * quad + 2], sum[b][4 * quad + 3]};
 #pragma unroll
-        for (int i = 0; i < 2 * ROW_BLOCKS; i++)
-            if (unit / OWN == rank)
+        for (int sender = 0; sender < CLUSTER - 1; sender++)
+            tern_shared_add_floats(four, slots + 16 * THREADS * ((sender * ROW_BLOCKS + b) * (2 * OWN) + quad % (2 * OWN)));
 #pragma unroll
-                for (int sender = 0; sender < CLUSTER - 1; sender++) {
-                    const int index = ((sender * ROW_BLOCKS + i / 2) * OWN + unit % OWN) * 2 + i % 2;
-                    const float4 more = *reinterpret_cast<const float4 *>(slots + 16 * THREADS * index);
-                    float *d = &sum[i / 2][8 * unit + 4 * (i % 2)];
-                    d[0] += more.x;
-                    d[1] += more.y;
-                    d[2] += more.z;
-                    d[3] += more.w;
-                }
+        for (int e = 0; e < 4; e++)
+            sum[b][4 * quad + e] = four[e];
+    }
 }
 
-// The same by asynchronous stores, which `barrier` of the owner counts (one arrival; `parity` of its phase): no barrier of the cluster
-// behind the stores, whose release would wait for all accesses to memory. Owners as in unit_owner.cuh: `n` is the warpgroup of WARPS_N,
-// which has every WARPS_N-th of `blocks` row blocks. All threads of the cluster must pass tern_cluster_arrive and tern_cluster_wait once,
-// those that hold sums here.
+// The same where blocks own units of any row block (unit_owner.cuh), so that CLUSTER need not divide UNITS: `n` is the warpgroup of WARPS_N,
+// which has every WARPS_N-th of `blocks` row blocks.
 template <int CLUSTER, int WARPS_N, int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ void tern_cluster_sum_sent(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
+__device__ __forceinline__ void tern_cluster_sum_units(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
                                                       int parity, int rank, int n, int blocks) {
     typedef struct tern_units<CLUSTER, ROW_BLOCKS, COUNT / 8> units;
     constexpr int PIECE = 16 * TERN_WARPGROUP * WARPS_N; // 4 sums of each thread
     unsigned char *slots = shared + 16 * threadIdx.x;
     const int first = units::first(n), own = (rank - first + CLUSTER) % CLUSTER;
     const int active = (blocks - n + WARPS_N - 1) / WARPS_N;
-    tern_cluster_arrive();
-    tern_cluster_wait();
+    tern_cluster_pass();
     if (threadIdx.x == 0) {
         int count = 0;
 #pragma unroll
