@@ -50,7 +50,7 @@ __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT]
 // which has every WARPS_N-th of `blocks` row blocks.
 template <int CLUSTER, int WARPS_N, int ROW_BLOCKS, int COUNT>
 __device__ __forceinline__ void tern_cluster_sum_units(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
-                                                      int parity, int rank, int n, int blocks) {
+                                                       int parity, int rank, int n, int blocks) {
     typedef struct tern_units<CLUSTER, ROW_BLOCKS, COUNT / 8> units;
     constexpr int PIECE = 16 * TERN_WARPGROUP * WARPS_N; // 4 sums of each thread
     unsigned char *slots = shared + 16 * threadIdx.x;
