@@ -1,11 +1,10 @@
-/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, fp32
- * accumulation.
+/* wgmma-tile: y[M,N] = x[M,K] * W[N,K]^T for M = 65 up to prefill on Hopper: quantised W, fp32 accumulation.
  *
- * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles; code
- * words, scales and zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma,
- * dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory
- * operand with BLOCK_M columns. While one chunk of k-steps multiplies, the next is dequantised into a second set of
- * registers. The layout is the one that the decode templates read; tern/wgmma_codes.cuh undoes its k order.
+ * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles; code words, scales and
+ * zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four
+ * stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory operand with BLOCK_M columns. While one chunk of k-steps
+ * multiplies, the next is dequantised into a second set of registers. The layout is the one that the decode templates read;
+ * tern/wgmma_codes.cuh undoes its k order.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -15,8 +14,8 @@
  *   STAGES          slices of 128 k in the ring, 3 or more
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
- *   PAIR            two blocks of a cluster share an odd row block, half of K each; 1: at last; 2: beside the others, by one more
- *                   warpgroup; 0: whole row blocks
+ *   PAIR            two blocks share an odd row block: 1: half of K each, at last; 2: the same beside the others, by one more
+ *                   warpgroup; 3: by such a one half of the columns each; 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
  *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 2: whole tiles, and in the last
  *                   turn blocks without one take a part of the others' K; 0: whole tiles
@@ -24,80 +23,82 @@
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
- * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in
- * a fixed order: results do not depend on timing.
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in a fixed order.
  * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
 #include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
-#include "tern/groups.cuh"
-#include "tern/memory.cuh"
+#include "tern/half_sum.cuh"
 #include "tern/part_sum.cuh"
 #include "tern/ring_weights.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
-#include "tern/tensor_copy.cuh"
 #include "tern/tile_plan.cuh"
 #include "tern/wgmma.cuh"
-#include "tern/wgmma_codes.cuh"
 #include "tern/wgmma_store.cuh"
 
-constexpr int ODD = PAIR == 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
+constexpr int ODD = PAIR >= 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
+constexpr int ODD_COLUMNS = PAIR == 3 ? (BLOCK_M / 2 + 15) / 16 * 16 : BLOCK_M; /* of it; both have those in the middle */
 constexpr int WARPGROUPS = CONSUMERS + ODD + 1, THREADS = TERN_WARPGROUP * WARPGROUPS;
 constexpr int WARPS_N = CONSUMERS / K_PARTS;  /* warpgroups side by side along N */
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS;  /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * (BLOCKS + ODD); /* in 16-row tiles, those of the shared row block last */
 constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
-/* Sets of A registers. With four a chunk is dequantised without a look at the products: one before the last are done when
- * the next set is wanted. With two it waits for the products whose registers it takes. */
+constexpr int SUMS = (BLOCK_M + 15) / 16 * 8; /* a thread and row block, in units of 16 columns for the stores */
+constexpr int WIDEST = ODD ? 192 : 256;       /* columns of a product, of whose registers a thread has enough at launch */
+/* Sets of A registers: with four a chunk is dequantised without a look at products, with two it waits for those whose set it takes. */
 constexpr int SETS = CHUNKS % 4 == 0 && !ODD && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
-constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
-constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
-constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* codes and scales of a slice are loaded a chunk before they are decoded; else the
-                                            scale of the group before is still needed */
+constexpr bool GROUPED = GROUP > 0, SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
+constexpr bool LOAD_AHEAD =
+    !SCALE_SUMS; /* a slice's codes and scales a chunk early, unless the last scale is still needed */
 
 typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4 * BLOCKS> copies;
 typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4> odd_copies; /* of the shared row block */
 typedef struct tern_weight_reader<BITS, groups, GROUPED, HAS_ZEROS, 4 * WARPS_N> reader;
 
-/* Shared memory: [x ring][codes][scales and zeros][output slots][sums of ODD][barriers][tensor map]; bytes of one ring entry. */
+/* Of tiles that are wide and shared x comes in halves of slices, through a ring of its own: whole ones leave 4 bits no room. */
+constexpr int HALVES = PAIR == 3 && X_COPY && BLOCK_M > 192 ? 2 * STAGES - 1 : 0, HALF_RING = HALVES ? HALVES : 1;
+
+/* Shared memory: [x ring][codes][scales and zeros][output slots][barriers][tensor map]; bytes of one ring entry. */
 constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
 constexpr int CODE_BYTES = CTA_TILES * copies::tile_bytes, SIDE_BYTES = CTA_TILES * copies::side_bytes;
-constexpr int CODES_AT = STAGES * X_BYTES, SIDES_AT = CODES_AT + STAGES * CODE_BYTES;
+constexpr int CODES_AT = HALVES ? HALVES * (X_BYTES / 2) : STAGES * X_BYTES, SIDES_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int OUTPUT_AT = SIDES_AT + STAGES * SIDE_BYTES;
-constexpr int STORE_UNITS = ODD || (BITS == 4 && BLOCK_M > 240) ? 2 : 4; /* fewer where the ring needs the room */
-constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS);        /* of a warpgroup */
-constexpr int HALF_AT =
-    OUTPUT_AT + (CONSUMERS + ODD) * OUTPUT_BYTES; /* sums of the shared row block from the other block, */
-constexpr int HALF_BYTES = ODD ? 4 * 64 * BLOCK_M : 0, BARRIERS_AT = HALF_AT + HALF_BYTES;
-constexpr int HALF_FULL_AT =
-    BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* and the barrier of their arrival, or of a cluster's sums */
-constexpr int MAP_AT = (HALF_FULL_AT + 8 * (ODD || CLUSTER_K > 1) + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
+/* Rows of x that leave at once are fewer where the ring needs the room; with its largest sides, as space.lua reckons too. */
+constexpr int RING_BYTES = CODES_AT + STAGES * (CODE_BYTES + CTA_TILES * 48 * groups::in_tile + TERN_SLICE_BARRIERS);
+constexpr int STORE_UNITS = RING_BYTES + (CONSUMERS + ODD) * 4 * TERN_STORE_SLOT + 360 > 232448 ? 2 : 4;
+constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS); /* of a warpgroup */
+constexpr int BARRIERS_AT = OUTPUT_AT + (CONSUMERS + ODD) * OUTPUT_BYTES;
+constexpr int HALVES_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS;  /* barriers of halves of x, */
+constexpr int SENT_AT = HALVES_AT + HALVES * TERN_HALF_SLICE_BARRIERS; /* and of sums that another block sends */
+constexpr int MAP_AT = (SENT_AT + TERN_HALF_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
-/* Workspace: a tensor map for each block; with STREAM_K counters of cut tiles, one for each warpgroup, and two slots of sums
- * for each block. At most twice as many tiles as workers are cut. */
+/* Workspace: a tensor map a block; with STREAM_K counters of cut tiles and two slots of sums a block (tern/stream_sum.cuh). */
 constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
 
 /* Registers a thread: launched with ENTRY each; consumers take what producers give. */
 constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
-constexpr int PRODUCER_REGISTERS = ODD ? 32 : 56, ODD_REGISTERS = !ODD ? 0 : ROW_BLOCKS == 1 ? 160 : 112;
+constexpr bool TIGHT = PAIR == 2 && ROW_BLOCKS == 2 && BLOCK_M > 112; /* consumers want all that others can do without */
+constexpr int PRODUCER_REGISTERS = !ODD ? 56 : TIGHT ? 24 : 32;
+constexpr int HALF_K_REGISTERS = ROW_BLOCKS == 1 ? 160 : 112 - 8 * TIGHT,
+              HALF_M_REGISTERS = ODD_COLUMNS > 80 ? ODD_COLUMNS / 2 + 56 : 80;
+constexpr int ODD_REGISTERS = PAIR == 3 ? HALF_M_REGISTERS : PAIR == 2 ? HALF_K_REGISTERS : 0;
 constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS - ODD_REGISTERS) / CONSUMERS / 8 * 8;
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * WARPGROUPS,
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
+static_assert(MAP_AT + X_COPY * TERN_TENSOR_MAP <= 232448, "what a block may have");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: else a warpgroup that is ahead takes the slice "
-                                     "before its own for it, since a barrier knows the parity of its phase only");
-static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all row blocks");
+static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: a barrier knows no more than a parity");
+static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
-static_assert(BLOCK_M % (16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
+static_assert(BLOCK_M % (PAIR == 3 ? 8 : 16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
 static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)),
               "one way to divide K at a time");
 constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
-static_assert(CONSUMERS % K_PARTS == 0 &&
-                  PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT,
-              "parts are equal, and their sums and those of a cluster fit in the ring");
+static_assert(CONSUMERS % K_PARTS == 0, "parts are equal");
+static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
 
 typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
 
@@ -108,38 +109,45 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 /* ---- producers: warp 0 copies codes, scales and zeros; warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
  * copied known to the tensor cores ---- */
 
-/* Warp 0: what belongs to W, that of the shared row block behind the others. */
+/* Warp 0: what belongs to W, of the shared row block last. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
                                                 tern_ring &fill, int lane) {
-    const tern_place odd = tern_odd_place(at);
+    const tern_place odd = tern_odd_place<PAIR>(at);
     const copies own = copies::find(args, at, lane);
-    const odd_copies shared_one = odd_copies::find(args, odd, lane);
     for (int k_tile = at.k_begin; k_tile < at.k_end; k_tile++) {
         unsigned char *codes = shared + CODES_AT + fill.stage * CODE_BYTES,
                       *sides = shared + SIDES_AT + fill.stage * SIDE_BYTES;
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
-        own.copy(args, codes, sides, k_tile, lane);
+        if (ODD)
+            copies::copy_unrolled(args, at, codes, sides, k_tile, lane);
+        else
+            own.copy(args, codes, sides, k_tile, lane);
         if (ODD && k_tile >= odd.k_begin && k_tile < odd.k_end)
-            shared_one.copy(args, codes + 4 * BLOCKS * copies::tile_bytes, sides + 4 * BLOCKS * copies::side_bytes, k_tile,
-                            lane);
+            odd_copies::copy_unrolled(args, odd, codes + 4 * BLOCKS * copies::tile_bytes,
+                                      sides + 4 * BLOCKS * copies::side_bytes, k_tile, lane);
         tern_cp_async_arrive(barrier_of(shared, fill.stage, TERN_FULL));
         tern_ring_advance<STAGES>(fill);
     }
 }
 
-__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, const unsigned char *map) {
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, unsigned char *map) {
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
+    if (X_COPY > 0 && warp == 1) /* while the others begin */
+        tern_tensor_map_make<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, lane);
     tern_place at;
     plan tiles(args, at);
-    if (ODD)
+    if (PAIR == 2)
         tern_cluster_wait();
     while (tiles.next(at)) {
         if (warp == 0)
             produce_weights(args, at, shared, fill, lane);
         else if (X_COPY > 0) {
-            if (warp == 1)
+            if (HALVES && warp == 1)
+                tern_halves_box<HALF_RING, X_BYTES / 2>(shared, shared + HALVES_AT, map, (int)at.x_row, at.k_begin, at.k_end,
+                                                        fill, lane);
+            else if (warp == 1)
                 tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
                                                  fill, lane);
         } else if (warp == 1)
@@ -159,26 +167,26 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             tern_fence_async(); /* the copy engine follows where ordinary stores were */
         }
     }
+    if (PAIR == 2 && warp == 1 && at.half && at.rank == 1) /* what would be filled next takes the sums of block 0 */
+        tern_half_offer(shared + SENT_AT, barrier_of(shared, fill.stage, TERN_EMPTY), fill, lane);
 }
 
-/* ---- consumers ---- */
-
-/* Registers of a consumer thread. */
+/* ---- consumers: registers of a thread ---- */
 struct consumer {
-    float sum[ROW_BLOCKS][BLOCK_M / 2];                   /* fp32 result */
-    float part[SCALE_SUMS ? ROW_BLOCKS : 1][BLOCK_M / 2]; /* sum of one scale group, not yet scaled */
-    unsigned words[ROW_BLOCKS][tern_codes<BITS>::words];  /* codes of the 128-k tile, loaded as needed */
+    float sum[ROW_BLOCKS][SUMS];                         /* fp32 result */
+    float part[SCALE_SUMS ? ROW_BLOCKS : 1][SUMS];       /* sum of one scale group, not yet scaled */
+    unsigned words[ROW_BLOCKS][tern_codes<BITS>::words]; /* codes of the 128-k tile, loaded as needed */
     tern_zero_bias zero[ROW_BLOCKS];
-    unsigned scale[ROW_BLOCKS]; /* (row g, row g + 8) in binary16 */
-    int warpgroup, n, turn;     /* which one; its place along N and its turn in K */
-    int place;                  /* of its first row block in the tile */
-    int warp, lane;             /* warp within the warpgroup */
-    int sums_parity;            /* of the barrier of a cluster's sums */
+    unsigned scale[ROW_BLOCKS];    /* (row g, row g + 8) in binary16 */
+    int warpgroup, n, turn, place; /* which one; its place along N and turn in K; of its first row block in the tile */
+    int column;                    /* its first row of x in a slice */
+    tern_ring half;                /* HALVES: the next half of x */
+    int warp, lane;                /* warp within the warpgroup */
+    int sums_parity;               /* of the barrier of a cluster's sums */
     reader weights;
 };
 
-/* The warp's 16-row tile in row block b of its warpgroup, counted from the first of the CTA's tile. Blocks go round the
- * warpgroups, so that a low tile occupies all of them. */
+/* The warp's 16-row tile in its row block b, counted from the CTA's first. Blocks go round the warpgroups: a low tile occupies all. */
 __device__ __forceinline__ int own_tile(const consumer &state, int b) {
     return (b * WARPS_N + state.place) * 4 + state.warp;
 }
@@ -197,8 +205,7 @@ __device__ __forceinline__ void load_weights(consumer &state, const unsigned cha
 
 typedef unsigned fragments[CHUNK][ROW_BLOCKS][4]; /* A of the k-steps of a chunk */
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads codes, scales and zeros as they come, but for
- * the first of the slice where that has been done ahead. */
+/* A of k-steps step .. step + CHUNK - 1 of the slice in `stage`; loads what they want, but of the first step if that was done ahead. */
 template <int ACTIVE>
 __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *shared, int stage, unsigned k_tile, int step,
                                              fragments &a) {
@@ -207,33 +214,26 @@ __device__ __forceinline__ void decode_chunk(consumer &state, unsigned char *sha
         if ((step + u) % 2 == 0 && (step + u > 0 || !LOAD_AHEAD))
             load_weights<ACTIVE>(state, shared, stage, k_tile, (step + u) / 2);
 #pragma unroll
-        for (int b = 0; b < ACTIVE; b++) {
-            tern_dequant_tile<BITS, BF16>(state.words[b], step + u, state.zero[b], a[u][b]);
-            if constexpr (GROUPED && SCALE_WEIGHTS)
-                tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scale[b]), a[u][b]);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                tern_wgmma_pin(a[u][b][i]);
-        }
+        for (int b = 0; b < ACTIVE; b++)
+            tern_weight_fragment<BITS, HAS_ZEROS, GROUPED && SCALE_WEIGHTS>(state.words[b], step + u, state.zero[b],
+                                                                            state.scale[b], a[u][b]);
     }
 }
 
 /* Starts the products of a chunk. `x` is the start address of the slice; 64 k further is the other half of it. */
-template <int ACTIVE>
+template <int ACTIVE, int COLUMNS>
 __device__ __forceinline__ void issue_chunk(consumer &state, unsigned x, int step, const fragments &a) {
     tern_wgmma_fence();
 #pragma unroll
     for (int u = 0; u < CHUNK; u++) {
         const int s = step + u;
-        const unsigned long long b_tile = tern_wgmma_descriptor(x + (unsigned)(s / 4 * (BLOCK_M * 8) + s % 4 * 2));
+        const unsigned long long b_tile =
+            tern_wgmma_descriptor(x + (unsigned)((HALVES ? 0 : s / 4 * (BLOCK_M * 8)) + s % 4 * 2));
 #pragma unroll
-        for (int b = 0; b < ACTIVE; b++) {
-            if (SCALE_SUMS)
-                tern_wgmma<BLOCK_M, BF16>::multiply(state.part[SCALE_SUMS ? b : 0], a[u][b], b_tile,
-                                                    s * 16 % groups::scale_k != 0);
-            else
-                tern_wgmma<BLOCK_M, BF16>::multiply(state.sum[b], a[u][b], b_tile, true);
-        }
+        for (int b = 0; b < ACTIVE; b++)
+            tern_wgmma_multiply<COLUMNS, BF16, COLUMNS <= WIDEST ? 1 : 2>(
+                SCALE_SUMS ? state.part[SCALE_SUMS ? b : 0] : state.sum[b], a[u][b], b_tile,
+                !SCALE_SUMS || s * 16 % groups::scale_k != 0);
     }
     tern_wgmma_commit();
 }
@@ -243,25 +243,30 @@ __device__ __forceinline__ void release(const consumer &state, unsigned char *sh
     tern_warp_arrive(barrier_of(shared, stage, TERN_EMPTY), state.lane, stage >= 0);
 }
 
-/* The warpgroup's slices of a tile, of which it has ACTIVE row blocks; `use` is the place of the first in the ring. While a
- * chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
-template <int ACTIVE>
+/* The warpgroup's slices of a tile, of which it has ACTIVE row blocks and COLUMNS rows of x; `use` is the place of the first in the ring.
+ * While a chunk multiplies, the next one is dequantised, which at the end of a slice is the first of the next slice. */
+template <int ACTIVE, int COLUMNS = BLOCK_M>
 __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &state, unsigned char *shared, tern_ring use) {
     fragments a[SETS];
     const int k_begin = at.k_begin + state.turn;
-    int released = -1; /* stage to give back when its last products are done */
+    int released = -1, half = -1, half_released = -1; /* stages to give back when their last products are done */
     tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
     if (LOAD_AHEAD)
         load_weights<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0);
     decode_chunk<ACTIVE>(state, shared, use.stage, (unsigned)k_begin, 0, a[0]);
     for (int k_tile = k_begin; k_tile < at.k_end; k_tile += K_PARTS) {
         const int stage = use.stage;
-        const unsigned x = tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES));
+        unsigned x = HALVES ? 0 : tern_uniform(tern_wgmma_start_address(shared + stage * X_BYTES + 128 * state.column));
         tern_ring_advance<STAGES, K_PARTS>(use);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
             fragments &next = a[(c + 1) % SETS];
-            issue_chunk<ACTIVE>(state, x, c * CHUNK, a[c % SETS]);
+            if (HALVES && c % (CHUNKS / 2) == 0) {
+                half_released = half;
+                half = tern_half_slice_await<HALF_RING>(shared + HALVES_AT, state.half);
+                x = tern_uniform(tern_wgmma_start_address(shared + half * (X_BYTES / 2) + 128 * state.column));
+            }
+            issue_chunk<ACTIVE, COLUMNS>(state, x, c * CHUNK, a[c % SETS]);
             if (SETS == 2)
                 tern_wgmma_wait<1>();
             unsigned scale[ROW_BLOCKS];
@@ -281,6 +286,8 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
                 tern_wgmma_wait<1>();
             if (c == 0)
                 release(state, shared, released);
+            if (HALVES && c % (CHUNKS / 2) == 0)
+                tern_half_slice_release(shared + HALVES_AT, half_released, state.lane);
             if (SCALE_SUMS && (c + 1) * CHUNK * 16 % groups::scale_k == 0) {
                 tern_wgmma_wait<0>();
 #pragma unroll
@@ -294,17 +301,20 @@ __device__ __forceinline__ void multiply_tile(const tern_place &at, consumer &st
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
-        tern_wgmma_pin(state.sum[b]);
+        tern_wgmma_pin<COLUMNS / 2>(state.sum[b]);
     release(state, shared, released);
+    if (HALVES)
+        tern_half_slice_release(shared + HALVES_AT, half, state.lane);
 }
 
 /* Gives back the warpgroup's slices k_begin .. k_end - 1, which it does not multiply. */
-__device__ __forceinline__ void skip_slices(const consumer &state, unsigned char *shared, tern_ring &use, int k_begin,
-                                            int k_end) {
+__device__ __forceinline__ void skip_slices(consumer &state, unsigned char *shared, tern_ring &use, int k_begin, int k_end) {
     for (int k_tile = k_begin; k_tile < k_end; k_tile += K_PARTS) {
         tern_barrier_wait(barrier_of(shared, use.stage, TERN_FULL), use.parity);
         release(state, shared, use.stage);
         tern_ring_advance<STAGES, K_PARTS>(use);
+        for (int i = 0; HALVES && i < 2; i++)
+            tern_half_slice_skip<HALF_RING>(shared + HALVES_AT, state.half, state.lane);
     }
 }
 
@@ -317,7 +327,8 @@ __device__ __forceinline__ consumer start_consumer(int warpgroup) {
     state.place = warpgroup == CONSUMERS ? BLOCKS : state.n;
     state.warp = (int)threadIdx.x / 32 % 4;
     state.lane = (int)threadIdx.x % 32;
-    state.sums_parity = 0;
+    state.sums_parity = state.column = 0;
+    state.half = {0, 0};
     state.weights = reader::find(own_tile(state, 0), state.lane);
     return state;
 }
@@ -328,14 +339,10 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_pla
     for (int b = 0; b < ROW_BLOCKS; b++) {
         state.zero[b] = tern_zero_biases<BITS>(ZERO, ZERO);
         state.scale[b] = 0;
-        if (!GROUPED && HAS_ZEROS) { /* one zero point a row; rows past the end are never stored */
-            const int tile = at.row_tile + own_tile(state, b), inside = tile < at.row_tiles ? tile : at.row_tiles - 1;
-            const unsigned char *zeros =
-                static_cast<const unsigned char *>(args.zeros) + 16LL * inside + 2 * (state.lane / 4);
-            state.zero[b] = tern_zero_biases<BITS>(zeros[0], zeros[1]);
-        }
+        if (!GROUPED && HAS_ZEROS)
+            state.zero[b] = tern_row_zeros<BITS>(args, at.row_tile + own_tile(state, b), at.row_tiles, state.lane);
 #pragma unroll
-        for (int i = 0; i < BLOCK_M / 2; i++)
+        for (int i = 0; i < SUMS; i++)
             state.sum[b][i] = 0.0f;
     }
 }
@@ -358,7 +365,8 @@ __device__ __forceinline__ unsigned join_parts(const tern_args &args, const tern
     return tern_stream_join<CLUSTER_K>(join, state.sum, active, at.alone ? (1u << CLUSTER_K) - 1 : 1u << share_of(at));
 }
 
-/* Rounds and stores share `share` of y. Warpgroups have barriers 2 and up. */
+/* Rounds and stores share `share` of COLUMNS rows of y. Warpgroups have barriers 2 and up. */
+template <int COLUMNS = BLOCK_M>
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active, int share) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES;
@@ -369,7 +377,8 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
             break;
         const int tile = at.row_tile + own_tile(state, b);
         const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
-        tern_store_sums<CLUSTER_K, STORE_UNITS>(args, to, tile, scale, state.sum[b]);
+        tern_store_sums<CLUSTER_K, STORE_UNITS, COLUMNS>(
+            args, to, tile, scale, *reinterpret_cast<const float(*)[(COLUMNS + 15) / 16 * 8]>(&state.sum[b]));
     }
 }
 
@@ -379,7 +388,7 @@ __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, un
         tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
     if (CLUSTER_K > 1 && !at.alone) {
         if (state.turn == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES, shared + HALF_FULL_AT,
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES, shared + SENT_AT,
                                                                   state.sums_parity, at.rank);
         else
             tern_cluster_pass();
@@ -394,7 +403,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
-    if (ODD)
+    if (PAIR == 2)
         tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
@@ -424,32 +433,37 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
-/* The shared row block of ODD: block 0 sends its sums of the first half of K to block 1, which adds and stores. */
+/* The shared row block of ODD, which lies beside the last place. PAIR 2: block 0 sends its sums of the first half of K to block 1, which
+ * adds and stores. PAIR 3: each stores its columns, those of both twice the same. */
 __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char *shared) {
     consumer state = start_consumer(CONSUMERS);
-    unsigned char *slots = shared + HALF_AT + 16 * (threadIdx.x % TERN_WARPGROUP), *full = shared + HALF_FULL_AT;
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
-    tern_cluster_wait();
-    while (tiles.next(at)) {
-        tern_place odd = tern_odd_place(at);
-        odd.row_tile -= 4 * BLOCKS; /* of the tile that own_tile counts from */
-        start_sums(args, odd, state);
-        skip_slices(state, shared, use, 0, odd.k_begin);
-        if (odd.k_begin < odd.k_end)
-            multiply_tile<1>(odd, state, shared, use);
-        tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
-        if (at.half && at.rank == 0)
-            tern_half_send(state.sum[0], slots, full);
-        skip_slices(state, shared, use, odd.k_end, at.k_end);
-        if (!at.half || at.rank == 0)
-            continue;
-        tern_half_receive(state.sum[0], slots, full);
-        if (ROW_BLOCKS == 1)
-            tern_hide(state.lane);
-        store_sums(args, odd, state, shared, 1, 0);
+    if (PAIR == 2)
+        tern_cluster_wait();
+    while (tiles.next(at) && !at.half)
+        skip_slices(state, shared, use, 0, at.k_end);
+    if (!at.half)
+        return;
+    tern_place odd = tern_odd_place<PAIR>(at);
+    odd.row_tile -= 4 * BLOCKS; /* of the tile that own_tile counts from */
+    state.column = PAIR == 3 ? at.rank * (BLOCK_M - ODD_COLUMNS) : 0;
+    odd.x_row += state.column;
+    start_sums(args, odd, state);
+    skip_slices(state, shared, use, 0, odd.k_begin);
+    if (odd.k_begin < odd.k_end)
+        multiply_tile<1, ODD_COLUMNS>(odd, state, shared, use);
+    tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
+    if (PAIR == 2 && at.rank == 0) {
+        skip_slices(state, shared, use, odd.k_end, at.k_end - STAGES); /* for the last ones nobody waits */
+        tern_half_send(state.sum[0], shared, X_BYTES, shared + SENT_AT);
+        return;
     }
+    if (PAIR == 2)
+        tern_half_receive(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
+    tern_hide(state.lane); /* or addresses of stores take registers all through the loop */
+    store_sums<ODD_COLUMNS>(args, odd, state, shared, 1, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
@@ -458,27 +472,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
     /* Full: x or its announcement, and the lanes that copy codes and scales. */
+    constexpr int READERS = 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS;
     if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, 1 + 32, 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS);
-    if (ODD && threadIdx.x == STAGES) {
-        tern_barrier_init(shared + HALF_FULL_AT, 1);
-        tern_barrier_arrive_expect(shared + HALF_FULL_AT, HALF_BYTES); /* that block 0 sends */
-    }
+        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, (HALVES ? 0 : 1) + 32, READERS);
+    if (threadIdx.x < HALVES)
+        tern_half_slice_init(shared + HALVES_AT, (int)threadIdx.x, READERS);
+    if (PAIR == 2 && threadIdx.x == STAGES)
+        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
     if (CLUSTER_K > 1 && threadIdx.x == STAGES)
-        tern_barrier_init(shared + HALF_FULL_AT, 1);
-    if (X_COPY > 0 && threadIdx.x / 32 == 4 * (CONSUMERS + ODD) + 1)
-        tern_tensor_map_make<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, (int)threadIdx.x % 32);
+        tern_barrier_init(shared + SENT_AT, 1);
     __syncthreads();
-    if (ODD)
+    if (PAIR == 2)
         tern_cluster_arrive();
     if (warpgroup == CONSUMERS + ODD) {
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce(args, shared, map);
     } else if (ODD && warpgroup == CONSUMERS) {
-        if (ROW_BLOCKS == 1)
-            tern_registers_raise<ODD_REGISTERS>();
-        else
-            tern_registers_lower<ODD_REGISTERS>();
+        tern_registers_set<ODD_REGISTERS, ENTRY_REGISTERS>();
         consume_odd(args, shared);
     } else {
         tern_registers_raise<CONSUMER_REGISTERS>();

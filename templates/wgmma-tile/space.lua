@@ -1,17 +1,17 @@
 -- wgmma-tile: warp-specialised wgmma kernel for prefill on sm_90a. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a tile and group), output slots, barriers, map.
-local smem = "STAGES*(256*BLOCK_M+4*(CONSUMERS/K_PARTS*ROW_BLOCKS+(PAIR==2))*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP))))"
-    .. "+(PAIR==2?12680+256*BLOCK_M:(BITS==4?(BLOCK_M>240?4224:8320):8320)*CONSUMERS)+24*STAGES+8*(CLUSTER_K>1)+256*X_COPY"
+-- Bytes of shared memory: the rings of x (whole slices, or halves of wide shared tiles) and of codes (with 48 bytes of scales and zeros a
+-- tile and group), output slots of the warpgroups, barriers, map. Slots are shorter where that is more than a block may have.
+local smem = "min(128*BLOCK_M*(2*STAGES-(PAIR==3)*(BLOCK_M>192)*X_COPY)"
+    .. "+STAGES*(4*(CONSUMERS/K_PARTS*ROW_BLOCKS+(PAIR>1))*(256*BITS+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+24)+360"
+    .. "+8320*(CONSUMERS+(PAIR>1)),232448)"
 
-local function shared_bytes(p, problem, stages)
+local function shared_bytes(p, problem, stages, slots)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
-    local tiles = 4 * (p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS + (p.PAIR == 2 and 1 or 0))
-    local output = (problem.bits == 4 and p.BLOCK_M > 240 and 4224 or 8320) * p.CONSUMERS
-    if p.PAIR == 2 then -- one more of the short ones, and the sums that come from the other block
-        output = 4224 * 3 + 256 * p.BLOCK_M + 8
-    end
-    return stages * (256 * p.BLOCK_M + tiles * (256 * problem.bits + 48 * groups) + 24) + output + (p.CLUSTER_K > 1 and 8 or 0) + 256 * p.X_COPY
+    local odd = p.PAIR > 1 and 1 or 0
+    local tiles = 4 * (p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS + odd)
+    local halves = 2 * stages - (p.PAIR == 3 and p.BLOCK_M > 192 and p.X_COPY or 0)
+    return 128 * p.BLOCK_M * halves + stages * (tiles * (256 * problem.bits + 48 * groups) + 24) + 360 + slots * (p.CONSUMERS + odd)
 end
 
 -- Who multiplies by the scale. Ternary weights stay exact when scaled in binary16; gptq weights, and all in bfloat16, are
@@ -33,14 +33,24 @@ local function scale_rule(p, problem)
     end
 end
 
--- Registers a consumer thread has: setmaxnreg hands it what the producers (56) leave of the launch's equal share, with PAIR 2 those
--- (32) and the warpgroup of the shared row block. kernel.cu asserts the same sum, so that no build can wait for registers that do not
--- come.
+-- Registers a thread of the producers, and of the warpgroup of the shared row block.
+local function other_registers(p)
+    local columns = (p.BLOCK_M // 2 + 15) // 16 * 16
+    if p.PAIR < 2 then
+        return 56
+    elseif p.PAIR == 3 then
+        return 32 + (columns <= 80 and 80 or columns // 2 + 56)
+    end
+    return p.ROW_BLOCKS == 1 and 32 + 160 or p.BLOCK_M > 112 and 24 + 104 or 32 + 112
+end
+
+-- Registers a consumer thread has: setmaxnreg hands it what the others leave of the launch's equal share. kernel.cu asserts the same sum,
+-- so that no build can wait for registers that do not come.
 local function register_rule(p, problem)
-    local odd = p.PAIR == 2
-    local warpgroups, others = p.CONSUMERS + (odd and 2 or 1), odd and (p.ROW_BLOCKS == 1 and 192 or 144) or 56
+    local odd = p.PAIR > 1
+    local warpgroups = p.CONSUMERS + (odd and 2 or 1)
     local share = 65536 // (128 * warpgroups) // 8 * 8
-    local budget = math.min((share * warpgroups - others) // p.CONSUMERS // 8 * 8, 240)
+    local budget = math.min((share * warpgroups - other_registers(p)) // p.CONSUMERS // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, scales and zero points, addresses of slots
     local sums = p.ROW_BLOCKS * p.BLOCK_M // 2
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
@@ -48,7 +58,8 @@ local function register_rule(p, problem)
     end
     local zeros = problem.sym and 0 or 4
     local sets = (odd or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
-    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + (odd and 28 or 40) + (p.STREAM_K > 0 and 16 or 0)
+    local words = problem.bits == 3 and 8 or 0 -- of three bits none can wait to be loaded
+    local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + words + (odd and 26 or 40) + (p.STREAM_K > 0 and 16 or 0)
     if needed > budget then
         return "registers"
     end
@@ -158,13 +169,16 @@ local function pair_rule(p, problem, gpu)
     if p.CLUSTER_K > 1 or p.STREAM_K > 0 or p.K_PARTS > 1 or gpu.sms < 2 then
         return "one way to divide K at a time"
     end
-    if p.PAIR == 2 and (p.CONSUMERS ~= 2 or p.SCALE_WEIGHTS == 0 and problem.groups > 1) then
-        return "PAIR 2 has registers for two warpgroups, one more and one set of sums"
+    if p.PAIR > 1 and (p.CONSUMERS ~= 2 or p.SCALE_WEIGHTS == 0 and problem.groups > 1) then
+        return "PAIR 2 and 3 have registers for two warpgroups, one more and one set of sums"
+    end
+    if p.PAIR > 1 and p.BLOCK_M > 192 and p.BLOCK_M % 32 ~= 0 then
+        return "columns of two products that are no multiple of 16"
     end
     if is_small(problem) then
         return nil
     end
-    if p.PAIR == 2 and p.X_COPY == 0 then
+    if p.PAIR > 1 and p.X_COPY == 0 then
         return "warps that copy x are in the way of three warpgroups that multiply"
     end
     local row_blocks = (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
@@ -172,7 +186,7 @@ local function pair_rule(p, problem, gpu)
     if (row_blocks + pairs - 1) // pairs > 1.9 * ((row_blocks + gpu.sms - 1) // gpu.sms) then
         return "whole row blocks come out as even"
     end
-    if row_blocks > (p.PAIR == 2 and 3 or 6) * gpu.sms * p.CONSUMERS * p.ROW_BLOCKS then
+    if row_blocks > (p.PAIR > 1 and 3 or 6) * gpu.sms * p.CONSUMERS * p.ROW_BLOCKS then
         return "half a row block is little of a long share"
     end
 end
@@ -213,6 +227,9 @@ end
 local function shape_rule(p, problem, gpu)
     local rows = 64 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
+    if p.BLOCK_M == 136 and (p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
+        return "BLOCK_M 136 is for what is a little more than 128"
+    end
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
@@ -245,14 +262,14 @@ end
 -- The ring: as deep as shared memory allows, of the values that STAGES has.
 local function ring_rule(p, problem, gpu)
     local room = gpu.smem_block_bytes
-    if shared_bytes(p, problem, p.STAGES) > room then
+    if shared_bytes(p, problem, p.STAGES, p.STAGES > 3 and 8320 or 4224) > room then
         return "the ring does not fit in shared memory"
     end
     if p.STAGES % p.K_PARTS ~= 0 then
         return "a stage is for slices of one turn"
     end
     local deeper = p.STAGES + p.K_PARTS
-    if deeper <= 6 and shared_bytes(p, problem, deeper) <= room and not is_default(p) then
+    if deeper <= 6 and shared_bytes(p, problem, deeper, 8320) <= room and not is_default(p) then
         return "a deeper ring fits"
     end
 end
@@ -286,7 +303,7 @@ return {
     efficiency = 0.85,
     exact_weights = true,
     params = {
-        { name = "BLOCK_M", values = { 64, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
+        { name = "BLOCK_M", values = { 64, 96, 112, 128, 136, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
         { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
@@ -294,7 +311,7 @@ return {
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
-        { name = "PAIR", values = { 0, 1, 2 }, default = 0, doc = "two blocks of a cluster share an odd row block, half of K each, 1: at last, 2: beside the others" },
+        { name = "PAIR", values = { 0, 1, 2, 3 }, default = 0, doc = "two blocks share an odd row block, half of K each, 1: at last, 2: beside the others, 3: half of the columns each" },
         { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
         { name = "STREAM_K", values = { 0, 1, 2 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do, 2: blocks without a tile in the last turn take a part of the others' K" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
@@ -306,9 +323,9 @@ return {
     launch = {
         grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+(PAIR>0)),"
             .. "SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0))" },
-        block = "128*(CONSUMERS+1+(PAIR==2))",
+        block = "128*(CONSUMERS+1+(PAIR>1))",
         smem = smem,
-        cluster = "CLUSTER_K+(PAIR>0)",
+        cluster = "CLUSTER_K+(PAIR>0)*(PAIR<3)",
         busiest = busiest_block,
         workspace = "X_COPY+STREAM_K==0?0:SMS*(128+(STREAM_K>0)*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },

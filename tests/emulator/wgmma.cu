@@ -188,27 +188,34 @@ extern "C" __global__ void wgmma_owners(struct tern_args args) {
         owners<4, 3, 1>(args);
 }
 
-// Every two blocks are a pair of tern_plan with PAIR 2, tiles of 4 row blocks; n = 64 k rows of W, m rows of x in tiles of 128. y: how many
-// k tiles of each (tile of x, row block) were multiplied, then of each block.
-extern "C" __global__ void wgmma_pairs(struct tern_args args) {
+// Every two blocks are a pair of tern_plan, tiles of 4 row blocks; n = 64 k rows of W, m rows of x in tiles of 128. y: how many halves of
+// k tiles (of their columns) of each (tile of x, row block) were multiplied, then of each block.
+template <int PAIR> static void visit_pairs(struct tern_args args) {
     unsigned *y = (unsigned *)args.y;
     const int row_blocks = (int)args.k, tiles_m = (int)((args.m + 127) / 128);
     args.n = 64 * args.k;
     tern_place at;
-    tern_plan<4, 128, 8, 1, 0, 2> plan(args, at);
+    tern_plan<4, 128, 8, 1, 0, PAIR> plan(args, at);
     for (int halves = 0; plan.next(at);) {
-        const tern_place odd = tern_odd_place(at);
+        const tern_place odd = tern_odd_place<PAIR>(at);
         if (at.blocks > 4 || (halves += at.half) > 1 || at.x_row / 128 >= tiles_m || (at.blocks == 0 && !at.half))
             tern_emu_fault("pairs: a place outside the problem, or two shared row blocks");
         for (int b = 0; b <= at.blocks; b++) {
             const int row_block = b < at.blocks ? at.row_tile / 4 + b : odd.row_tile / 4;
             const unsigned k_tiles = (unsigned)(b < at.blocks ? at.k_end - at.k_begin : odd.k_end - odd.k_begin);
+            const unsigned halves_done = b == at.blocks && PAIR == 3 ? k_tiles : 2 * k_tiles;
             if (k_tiles > 0 && row_block >= row_blocks)
                 tern_emu_fault("pairs: a row block outside W");
-            y[k_tiles > 0 ? at.x_row / 128 * row_blocks + row_block : 0] += k_tiles;
-            y[row_blocks * tiles_m + blockIdx.x] += k_tiles;
+            y[k_tiles > 0 ? at.x_row / 128 * row_blocks + row_block : 0] += halves_done;
+            y[row_blocks * tiles_m + blockIdx.x] += halves_done;
         }
     }
+}
+extern "C" __global__ void wgmma_pairs_k(struct tern_args args) {
+    visit_pairs<2>(args);
+}
+extern "C" __global__ void wgmma_pairs_columns(struct tern_args args) {
+    visit_pairs<3>(args);
 }
 
 // Every block is a worker of a stream-K division of m tiles with k k tiles each. y: how often each (tile, k tile) was visited;

@@ -110,28 +110,6 @@ template <int COUNT> __device__ __forceinline__ void tern_half_take(float (&sum)
     }
 }
 
-// The same without a barrier of the cluster: block 0 sends, block 1 waits for all bytes on its barrier `full`, which expects them.
-// `slots`: the thread's own 16 bytes of the first TERN_WARPGROUP * 16.
-template <int COUNT>
-__device__ __forceinline__ void tern_half_send(const float (&sum)[COUNT], unsigned char *slots, unsigned char *full) {
-#pragma unroll
-    for (int i = 0; i < COUNT / 4; i++)
-        tern_cluster_send(slots + 16 * TERN_WARPGROUP * i, full, 1,
-                          {sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]});
-}
-template <int COUNT>
-__device__ __forceinline__ void tern_half_receive(float (&sum)[COUNT], const unsigned char *slots, unsigned char *full) {
-    tern_barrier_wait(full, 0);
-#pragma unroll
-    for (int i = 0; i < COUNT / 4; i++) {
-        const uint4 more = tern_shared_load_16(slots + 16 * TERN_WARPGROUP * i);
-        sum[4 * i] += __uint_as_float(more.x);
-        sum[4 * i + 1] += __uint_as_float(more.y);
-        sum[4 * i + 2] += __uint_as_float(more.z);
-        sum[4 * i + 3] += __uint_as_float(more.w);
-    }
-}
-
 // Both at the end of two blocks that had half of K each, with `slots` free: block 1 gives its sums away, and block 0 has those of
 // all. `mine`: of the warpgroup that has them. All threads of both blocks call this, or tern_cluster_sync twice. True where the sums
 // are.

@@ -144,6 +144,14 @@ template <int REGISTERS> __device__ __forceinline__ void tern_registers_lower() 
 #endif
 }
 
+// Up or down from `ENTRY` at launch.
+template <int REGISTERS, int ENTRY> __device__ __forceinline__ void tern_registers_set() {
+    if (REGISTERS > ENTRY)
+        tern_registers_raise<REGISTERS>();
+    else
+        tern_registers_lower<REGISTERS>();
+}
+
 // The same value in all lanes, in a form that the compiler knows to be uniform.
 __device__ __forceinline__ unsigned tern_uniform(unsigned value) {
     return __shfl_sync(0xFFFFFFFFu, value, 0);

@@ -7,7 +7,9 @@
 #include "tern/groups.cuh"
 #include "tern/memory.cuh"
 #include "tern/pipeline.cuh"
+#include "tern/slice_copy.cuh"
 #include "tern/tile_plan.cuh"
+#include "tern/wgmma.cuh"
 #include "tern/wgmma_codes.cuh"
 
 // Scales and zero points: of each row tile 32 bytes a group of scales, then 16 a group of zeros, for the groups that a k tile
@@ -80,6 +82,18 @@ template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int TILES> st
         if (GROUPED)
             sides.copy(args, sides_entry, k_tile, 0, inside);
     }
+    // The same, unrolled, with nothing kept from slice to slice: for a warp that has few registers, and more copies to start than time.
+    static __device__ __forceinline__ void copy_unrolled(const tern_args &args, const tern_place &at,
+                                                         unsigned char *codes_entry, unsigned char *sides_entry, int k_tile,
+                                                         int lane) {
+        int row_tile = at.row_tile;
+        const int left = at.row_tiles - row_tile, inside = left < 4 * at.blocks ? left : 4 * at.blocks;
+        tern_hide(k_tile); // else the addresses of all tiles are kept
+        tern_hide(row_tile);
+        tern_copy_slice_codes<TILES, tile_bytes>(codes_entry, args, at, k_tile, lane);
+        if (GROUPED)
+            side_copies::find(args, row_tile, lane).copy(args, sides_entry, k_tile, 0, inside);
+    }
 };
 
 template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int PITCH> struct tern_weight_reader {
@@ -119,5 +133,17 @@ template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int PITCH> st
         }
     }
 };
+
+// A of k-step `step` from the words of a tile, pinned; with SCALED times scale.
+template <int BITS, bool ZEROS, bool SCALED>
+__device__ __forceinline__ void tern_weight_fragment(const unsigned (&words)[tern_codes<BITS>::words], int step,
+                                                     const tern_zero_bias &zero, unsigned scale, unsigned (&a)[4]) {
+    tern_dequant_tile<BITS, BF16>(words, step, zero, a);
+    if constexpr (SCALED)
+        tern_scale_fragment<BITS, ZEROS>(tern_scale_rows<BF16>(scale), a);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        tern_wgmma_pin(a[i]);
+}
 
 #endif

@@ -12,8 +12,9 @@
 #include "tern/tensor_copy.cuh"
 
 enum tern_slice_barrier { TERN_FULL = 0, TERN_EMPTY = 8, TERN_LANDED = 16 };
-#define TERN_SLICE_BARRIERS 24 /* bytes of a stage */
-#define TERN_X_THREADS      64 /* that copy x, two warps */
+#define TERN_SLICE_BARRIERS      24 /* bytes of a stage */
+#define TERN_X_THREADS           64 /* that copy x, two warps */
+#define TERN_HALF_SLICE_BARRIERS 16 /* bytes of a half of a slice */
 
 __device__ __forceinline__ void *tern_slice_barrier_of(unsigned char *barriers, int stage, tern_slice_barrier which) {
     return barriers + TERN_SLICE_BARRIERS * stage + which;
@@ -42,6 +43,14 @@ __device__ __forceinline__ void tern_slices_init(unsigned char *barriers, int la
         tern_barriers_init(at + TERN_EMPTY, 1, consumers);
         tern_barriers_init(at + TERN_LANDED, 1, 1);
     }
+}
+
+// Of one half of tern_halves_box.
+__device__ __forceinline__ void tern_half_slice_init(unsigned char *barriers, int half, int consumers) {
+    unsigned char *at = barriers + TERN_HALF_SLICE_BARRIERS * half;
+    tern_barriers_init(at + TERN_FULL, 1, 1);
+    tern_barriers_init(at + TERN_EMPTY, 1, consumers);
+    tern_barriers_publish();
 }
 
 // The warp between: makes `count` slices known to the tensor cores.
@@ -81,6 +90,39 @@ template <int BYTES>
 __device__ __forceinline__ void tern_slice_boxes(unsigned char *to, const void *map, int row, int k_tile, void *barrier) {
     tern_tensor_copy(to, map, k_tile * TERN_TILE_K, row, barrier);
     tern_tensor_copy(to + BYTES / 2, map, k_tile * TERN_TILE_K + 64, row, barrier);
+}
+
+// The same in halves of 64 k, BYTES each, through a ring of their own: what is too coarse for shared memory as slices. A half passes two
+// barriers: full, empty.
+template <int HALVES, int BYTES>
+__device__ __forceinline__ void tern_halves_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
+                                                int k_begin, int k_end, tern_ring &fill, int lane) {
+    for (int half = 2 * k_begin; half < 2 * k_end; half++) {
+        unsigned char *full = barriers + TERN_HALF_SLICE_BARRIERS * fill.stage;
+        tern_barrier_wait(full + TERN_EMPTY, fill.parity);
+        if (lane == 0) {
+            tern_barrier_arrive_expect(full, BYTES);
+            tern_tensor_copy(ring + fill.stage * BYTES, map, half * (TERN_TILE_K / 2), row, full);
+        }
+        tern_ring_advance<HALVES>(fill);
+    }
+}
+
+// Consumers: waits for the next half, whose stage it returns; a warp has read the one in `stage`, if that is not below 0.
+template <int HALVES> __device__ __forceinline__ int tern_half_slice_await(unsigned char *barriers, tern_ring &use) {
+    const int stage = use.stage;
+    tern_barrier_wait(barriers + TERN_HALF_SLICE_BARRIERS * stage + TERN_FULL, use.parity);
+    tern_ring_advance<HALVES>(use);
+    return stage;
+}
+__device__ __forceinline__ void tern_half_slice_release(unsigned char *barriers, int stage, int lane) {
+    tern_warp_arrive(barriers + TERN_HALF_SLICE_BARRIERS * stage + TERN_EMPTY, lane, stage >= 0);
+}
+
+// Gives the next half back unread.
+template <int HALVES>
+__device__ __forceinline__ void tern_half_slice_skip(unsigned char *barriers, tern_ring &use, int lane) {
+    tern_half_slice_release(barriers, tern_half_slice_await<HALVES>(barriers, use), lane);
 }
 
 // The warp that brings slices k_begin .. k_end - 1, full as they land.

@@ -11,29 +11,29 @@
 // One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
 struct tern_place {
     int row_tile;             // first 16-row tile of W
-    int blocks;               // row blocks, from 1 on; PAIR 2: from 0 on
+    int blocks;               // row blocks, from 1 on; PAIR 2, 3: from 0 on
     int row_tiles, k_tiles;   // of W
     int k_begin, k_end, rank; // k tiles of this block, which is number `rank` of its cluster
     long long x_row;          // first row of x
     bool half;                // PAIR 1: the last one, of which the other block of the cluster has the rest of K;
-    int odd_tile;             // PAIR 2: beside the last one such a row block, and its first 16-row tile
+    int odd_tile;             // PAIR 2, 3: beside the last one such a row block, and its first 16-row tile
     bool alone;               // STREAM_K 2: the block has it for itself, not together with its cluster
     tern_part part;           // STREAM_K: of a cut tile
 };
 
-// PAIR 2: the block's part of the shared row block beside `at`; no k tiles if it has none.
-__device__ __forceinline__ tern_place tern_odd_place(const tern_place &at) {
+// PAIR 2, 3: the block's part of the shared row block beside `at`; no k tiles if it has none.
+template <int PAIR> __device__ __forceinline__ tern_place tern_odd_place(const tern_place &at) {
     tern_place odd = at;
     odd.row_tile = at.odd_tile;
     odd.blocks = 1;
-    odd.k_begin = !at.half ? at.k_end : at.rank == 0 ? 0 : at.k_tiles / 2;
-    odd.k_end = at.half && at.rank == 0 ? at.k_tiles / 2 : at.k_end;
+    odd.k_begin = !at.half ? at.k_end : PAIR == 3 || at.rank == 0 ? 0 : at.k_tiles / 2;
+    odd.k_end = PAIR == 2 && at.half && at.rank == 0 ? at.k_tiles / 2 : at.k_end;
     return odd;
 }
 
 // BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles. PAIR: the two of a
 // cluster have equally many row blocks each, and of an odd one half of K each: as their last place (1), or beside it if it has the same
-// rows of x (2).
+// rows of x (2), or there half of the rows of x each (3).
 template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0> struct tern_plan {
     static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K;
     static constexpr int AID_COST = 3 + 512 / (BLOCKS * BLOCK_M); // measured: 4 for two row blocks of 256 columns, 5 of 128
@@ -99,7 +99,7 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
                 divide(at, turn);
             else
                 at.part = {turn.tile, blockIdx.x - turn.first, turn.contributors, 2 * turn.first + 1, 2 * turn.first, 2};
-        } else if (PAIR == 2) {
+        } else if (PAIR >= 2) {
             if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
                 if (odd == odd_end)
                     return false;

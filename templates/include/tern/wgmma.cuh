@@ -35,11 +35,11 @@ template <int STEPS> __device__ __forceinline__ void tern_wgmma_pin(unsigned (&a
         tern_wgmma_pin(a[i / 4][i % 4]);
 }
 
-// The same for accumulators that are read after the wait: nothing of the reading may move in front of it.
-template <int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[COUNT]) {
+// The same for accumulators that are read after the wait, the first USED of them or all: nothing of the reading may move in front of it.
+template <int USED = 0, int COUNT> __device__ __forceinline__ void tern_wgmma_pin(float (&d)[COUNT]) {
 #ifndef TERN_EMULATOR
 #pragma unroll
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < (USED > 0 ? USED : COUNT); i++)
         asm volatile("" : "+f"(d[i]) : : "memory");
 #endif
 }
@@ -118,12 +118,16 @@ template <int N, int BF16> struct tern_wgmma {
     ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define TERN_WGMMA_TEXT_32 TERN_WGMMA_TEXT_24 \
     ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define TERN_WGMMA_TEXT_40 TERN_WGMMA_TEXT_32 \
+    ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define TERN_WGMMA_TEXT_48 TERN_WGMMA_TEXT_32 \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define TERN_WGMMA_TEXT_56 TERN_WGMMA_TEXT_48 \
     ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define TERN_WGMMA_TEXT_64 TERN_WGMMA_TEXT_48 \
     ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TERN_WGMMA_TEXT_68 TERN_WGMMA_TEXT_64 \
+    ", %64, %65, %66, %67"
 #define TERN_WGMMA_TEXT_72 TERN_WGMMA_TEXT_64 \
     ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define TERN_WGMMA_TEXT_80 TERN_WGMMA_TEXT_64 \
@@ -148,6 +152,8 @@ template <int N, int BF16> struct tern_wgmma {
     "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
 #define TERN_WGMMA_OUT_32 TERN_WGMMA_OUT_24, \
     "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+#define TERN_WGMMA_OUT_40 TERN_WGMMA_OUT_32, \
+    "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
 #define TERN_WGMMA_OUT_48 TERN_WGMMA_OUT_32, \
     "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
     "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
@@ -156,6 +162,8 @@ template <int N, int BF16> struct tern_wgmma {
 #define TERN_WGMMA_OUT_64 TERN_WGMMA_OUT_48, \
     "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
     "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+#define TERN_WGMMA_OUT_68 TERN_WGMMA_OUT_64, \
+    "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67])
 #define TERN_WGMMA_OUT_72 TERN_WGMMA_OUT_64, \
     "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
 #define TERN_WGMMA_OUT_80 TERN_WGMMA_OUT_64, \
@@ -195,9 +203,11 @@ TERN_WGMMA_DEFINE(16, 8, 8, 9, 10, 11, 12, 13)
 TERN_WGMMA_DEFINE(32, 16, 16, 17, 18, 19, 20, 21)
 TERN_WGMMA_DEFINE(48, 24, 24, 25, 26, 27, 28, 29)
 TERN_WGMMA_DEFINE(64, 32, 32, 33, 34, 35, 36, 37)
+TERN_WGMMA_DEFINE(80, 40, 40, 41, 42, 43, 44, 45)
 TERN_WGMMA_DEFINE(96, 48, 48, 49, 50, 51, 52, 53)
 TERN_WGMMA_DEFINE(112, 56, 56, 57, 58, 59, 60, 61)
 TERN_WGMMA_DEFINE(128, 64, 64, 65, 66, 67, 68, 69)
+TERN_WGMMA_DEFINE(136, 68, 68, 69, 70, 71, 72, 73)
 TERN_WGMMA_DEFINE(144, 72, 72, 73, 74, 75, 76, 77)
 TERN_WGMMA_DEFINE(160, 80, 80, 81, 82, 83, 84, 85)
 TERN_WGMMA_DEFINE(176, 88, 88, 89, 90, 91, 92, 93)
@@ -211,5 +221,18 @@ TERN_WGMMA_DEFINE(256, 128, 128, 129, 130, 131, 132, 133)
 #undef TERN_WGMMA_DEFINE_TYPE
 // clang-format on
 #endif
+
+// N columns in PIECES products of equally many, into the first N / 2 of d: a product names all its registers, more than a thread has
+// at launch where columns are many and warpgroups too.
+template <int N, int BF16, int PIECES, int COUNT>
+__device__ __forceinline__ void tern_wgmma_multiply(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b,
+                                                    bool accumulate) {
+    constexpr int COLUMNS = N / PIECES;
+    static_assert(N <= 2 * COUNT && COLUMNS * PIECES == N, "columns have sums, and pieces are equal");
+#pragma unroll
+    for (int i = 0; i < PIECES; i++)
+        tern_wgmma<COLUMNS, BF16>::multiply(*reinterpret_cast<float(*)[COLUMNS / 2]>(&d[i * (COLUMNS / 2)]), a,
+                                            b + (unsigned)(i * COLUMNS * 8), accumulate);
+}
 
 #endif

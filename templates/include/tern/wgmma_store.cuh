@@ -22,15 +22,13 @@ struct tern_store {
 };
 
 // Stores times scale (row g, row g + 8 of the warp's tile), plus the bias; `tile` is the warp's 16-row tile of W. N is a multiple of 8: a
-// chunk of 8 columns is inside or outside. All four warps call.
-template <int CLUSTER, int MOST = 4, int COUNT>
+// chunk of 8 columns is inside or outside. All four warps call. Up to MOST units at once; ROWS rows of x, if not all of the sums'.
+template <int CLUSTER, int MOST = 4, int ROWS = 0, int COUNT>
 __device__ __forceinline__ void tern_store_sums(const tern_args &args, const tern_store &to, int tile, float2 scale,
                                                 const float (&sum)[COUNT]) {
-    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
-                  PASS = MOST == 4 && OWN % 4 == 0 ? 4
-                         : OWN % 2 == 0            ? 2
-                                                   : 1,
+    constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER, HEIGHT = ROWS > 0 ? ROWS : 2 * COUNT,
                   SLOT = TERN_STORE_SLOT_OF(MOST);
+    constexpr int PASS = CLUSTER == 1 || OWN % MOST == 0 ? MOST : OWN % 2 == 0 ? 2 : 1; // of one rank's units
     const int lane = to.lane, chunk = lane % 8;
     unsigned char *own = to.slots + to.warp * SLOT;
     const unsigned char *unit = to.slots + chunk / 2 * SLOT + to.warp * TERN_TURN_SLOT; // that this warp stores
@@ -38,14 +36,14 @@ __device__ __forceinline__ void tern_store_sums(const tern_args &args, const ter
     const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4);
     const int first_row = 16 * to.warp + lane / 8;
     const long long pitch = 4 * args.n; // of rows that a lane stores one after the other
-    const int rows = (n < args.n ? (int)(left < 2 * COUNT ? left : 2 * COUNT) : 0) - first_row; // from the lane's first on
+    const int rows = (n < args.n ? (int)(left < HEIGHT ? left : HEIGHT) : 0) - first_row; // from the lane's first on
     unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + first_row) * args.n + n;
 #pragma unroll
     for (int first = 0; first < UNITS; first += PASS) {
         if (CLUSTER > 1 && first / OWN != to.rank)
             continue;
 #pragma unroll
-        for (int i = 0; i < PASS; i++)
+        for (int i = 0; i < PASS && first + i < UNITS; i++)
             tern_turn_put<BF16>(own + i * TERN_TURN_SLOT, &sum[8 * (first + i)], scale, bias, lane);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
         unsigned short *at = y + 4 * first * pitch;
