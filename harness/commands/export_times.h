@@ -40,9 +40,9 @@ void tern_outlook_free(struct tern_outlook *o);
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
 
 /* Steps between the rows of each group, one list a row: the caller sets them in the table and frees them. stand_ins may be NULL. */
-struct tern_selection_steps *tern_times_steps(const struct tern_times *times, const struct tern_selection_table *table,
-                                              const struct tern_export_stand_in *stand_ins, int64_t sms);
-void tern_times_steps_free(struct tern_selection_steps *steps, size_t count);
+struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
+                                                const struct tern_export_stand_in *stand_ins, int64_t sms);
+void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and
  * asks the selection for what was left out. Fills regrets: by M, and by shape where the nearest was near, or far. TERN_USAGE: a bad list, or one that leaves out nothing. */

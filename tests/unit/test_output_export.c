@@ -129,21 +129,25 @@ static int tear_down(void **state) {
 struct answers {
     struct tern_selection_table table;
     struct tern_times *times;
-    struct tern_selection_steps *steps;
+    struct tern_selection_stairs *stairs;
 };
 
-static void open_answers(const struct fixture *f, struct answers *a) {
+static void open_answers_of(const struct fixture *f, const char *name, const struct tern_results *rows, struct answers *a) {
     struct tern_error err = {0};
-    char *db = path_in(f, "measured.db");
-    a->table = tern_selection_build(&f->rows);
-    assert_int_equal(tern_times_load(db, "h200", &f->rows, &a->times, &err), TERN_OK);
-    a->steps = tern_times_steps(a->times, &a->table, NULL, H200_SMS);
-    a->table.steps = a->steps;
+    char *db = path_in(f, name);
+    a->table = tern_selection_build(rows);
+    assert_int_equal(tern_times_load(db, "h200", rows, &a->times, &err), TERN_OK);
+    a->stairs = tern_times_stairs(a->times, &a->table, NULL, H200_SMS);
+    a->table.stairs = a->stairs;
     free(db);
 }
 
-static void close_answers(const struct fixture *f, struct answers *a) {
-    tern_times_steps_free(a->steps, f->rows.count);
+static void open_answers(const struct fixture *f, struct answers *a) {
+    open_answers_of(f, "measured.db", &f->rows, a);
+}
+
+static void close_answers(struct answers *a) {
+    tern_times_stairs_free(a->stairs, a->table.results->count);
     tern_times_free(a->times);
     tern_selection_free(&a->table);
 }
@@ -156,7 +160,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     struct tern_str problems = {0};
     struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
     enum tern_selection_match unused;
-    size_t unfit = 0, others = 0;
+    size_t unfit = 0, others = 0, beside = 0;
     static const struct {
         int64_t m, n, k;
     } edges[] = {{0, 64, 64},      {1, 68, 64},       {1, 64, 80}, {1, 1 << 23, 64}, {1, 1 << 24, 64},
@@ -185,7 +189,8 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
         const struct tern_selection_answer answer =
             tern_selection_ask(&answers.table, &problem, tern_dispatch_fits, &limits);
         const struct tern_result *row = answer.row, *kernel = answer.kernel;
-        others += row != kernel;
+        others += answer.match == TERN_SELECTION_BETWEEN && row != kernel;
+        beside += answer.match == TERN_SELECTION_NEAR && row != kernel;
         unfit += row != tern_selection_find(&answers.table, &problem, NULL, NULL, &unused);
         tern_str_printf(&problems, "%s %lld %lld %lld\n", format, (long long)m, (long long)n, (long long)k);
         tern_str_printf(expected, "%s %d", tern_selection_match_name(answer.match),
@@ -202,9 +207,10 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     }
     assert_true(unfit > 0);  /* some choices were turned down for their launch */
     assert_true(others > 0); /* some sizes between are served by another kernel than their row's */
+    assert_true(beside > 0); /* and some shapes beside */
     write_text(f, "problems", problems.data, problems.length);
     tern_str_free(&problems);
-    close_answers(f, &answers);
+    close_answers(&answers);
 }
 
 static void header_compiles_and_answers_as_select(void **state) {
@@ -261,7 +267,57 @@ static void select_command_prints_the_same_choice(void **state) {
     tern_str_format(words, sizeof words,
                     "select --gpu h200 --db %s/measured.db --format ternary-channel --m 5 --n 64 --k 64", f->dir);
     assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_FAILED);
-    close_answers(f, &answers);
+    close_answers(&answers);
+}
+
+/* A kernel of tiles of 64 rows of W and `tile` rows of x; its key gives it a time at every M of the layer (add_trials). */
+static void add_tile_kernel(struct tern_results *rows, int64_t m, int tile, char key) {
+    struct tern_result row = fixture_row("ternary-g128", "o", 66 * 64, 1024, 1, m, 2.125, false);
+    row.us = row.us_lo = row.us_hi = 10.0, row.max_m = 4096, row.build_key[0] = key;
+    row.grid[1][0] = row.grid[2][0] = row.smem[0] = row.workspace[0] = 0;
+    tern_str_format(row.params, sizeof row.params, "BLOCK_M=%d", tile);
+    tern_str_copy(row.grid[0], sizeof row.grid[0], "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),SMS)");
+    tern_str_copy(row.block, sizeof row.block, "128");
+    tern_results_add(rows, &row);
+}
+
+static void near_shapes_get_the_kernel_whose_rounds_suit_their_n(void **state) {
+    const struct fixture *f = *state;
+    static const struct {
+        int64_t m, n, k;
+        int kernel;
+        enum tern_selection_match match;
+    } asked[] = {
+        {128, 66 * 64, 1024, 0, TERN_SELECTION_EXACT}, /* one round of either */
+        {128, 65 * 64, 1024, 0, TERN_SELECTION_NEAR},  /* the same */
+        {128, 66 * 64, 2048, 0, TERN_SELECTION_NEAR},  /* K stretches both */
+        {128, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* two rounds of the lower tiles */
+        {100, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* the M above */
+        {128, 66 * 256, 4096, 1, TERN_SELECTION_NEAR}, /* the farthest */
+        {128, 66 * 256 + 8, 1024, 0, TERN_SELECTION_DEFAULT},
+    };
+    struct tern_results rows = {0};
+    struct tern_error err = {0};
+    struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
+    struct answers answers;
+    char *db = path_in(f, "near.db");
+    add_tile_kernel(&rows, 128, 64, 'A');  /* 10.7 us at M = 128 */
+    add_tile_kernel(&rows, 256, 128, 'B'); /* 11.4 us there */
+    assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
+    assert_int_equal(add_trials(db, &rows, &err), TERN_OK);
+    open_answers_of(f, "near.db", &rows, &answers);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        const struct tern_selection_problem problem = {NULL, "ternary-g128", asked[i].m, asked[i].n, asked[i].k};
+        const struct tern_selection_answer answer =
+            tern_selection_ask(&answers.table, &problem, tern_dispatch_fits, &limits);
+        assert_int_equal(answer.match, asked[i].match);
+        assert_ptr_equal(answer.row, &rows.rows[0]);
+        assert_ptr_equal(answer.kernel, &rows.rows[asked[i].kernel]);
+    }
+    assert_int_equal(answers.stairs[0].near.count, 2);
+    close_answers(&answers);
+    tern_results_free(&rows);
+    free(db);
 }
 
 static void same_rows_give_the_same_bytes(void **state) {
@@ -423,6 +479,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header_compiles_and_answers_as_select),
         cmocka_unit_test(select_command_prints_the_same_choice),
+        cmocka_unit_test(near_shapes_get_the_kernel_whose_rounds_suit_their_n),
         cmocka_unit_test(same_rows_give_the_same_bytes),
         cmocka_unit_test(planned_rows_are_refused_unless_allowed),
         cmocka_unit_test(cubins_come_from_the_cache),

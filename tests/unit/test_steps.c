@@ -117,20 +117,20 @@ static void steps_change_where_another_kernel_is_expected_to_win(void **state) {
     add(&k.rows, 512, 128, 80.0, "frag");
     add(&k.rows, 1024, 128, 160.0, "other");
     open_known(&k);
-    struct tern_selection_steps *steps = tern_times_steps(k.times, &k.table, NULL, SMS);
-    assert_int_equal(steps[0].count, 0); /* nothing lies below the first */
+    struct tern_selection_stairs *stairs = tern_times_stairs(k.times, &k.table, NULL, SMS);
+    assert_int_equal(stairs[0].between.count, 0); /* nothing lies below the first */
     /* Up to 256 the smaller tile: 40 us. Up to 383 the larger, in 4 rounds: 50 us, where the smaller takes 60. */
-    assert_int_equal(steps[1].count, 2);
-    assert_int_equal(steps[1].items[0].m, 256);
-    assert_ptr_equal(steps[1].items[0].kernel, &k.rows.rows[0]);
-    assert_int_equal(steps[1].items[1].m, 383);
-    assert_ptr_equal(steps[1].items[1].kernel, &k.rows.rows[1]);
+    assert_int_equal(stairs[1].between.count, 2);
+    assert_int_equal(stairs[1].between.items[0].size, 256);
+    assert_ptr_equal(stairs[1].between.items[0].kernel, &k.rows.rows[0]);
+    assert_int_equal(stairs[1].between.items[1].size, 383);
+    assert_ptr_equal(stairs[1].between.items[1].kernel, &k.rows.rows[1]);
     /* The larger tile takes 6 rounds from 385 on: 1.05 * 50 * 6.5 / 4.5 = 75.8, the smaller 80. */
-    assert_int_equal(steps[2].count, 1);
-    assert_int_equal(steps[2].items[0].m, 511);
-    assert_ptr_equal(steps[2].items[0].kernel, &k.rows.rows[1]);
-    assert_int_equal(steps[3].count, 0); /* the weights are packed otherwise there */
-    tern_times_steps_free(steps, k.rows.count);
+    assert_int_equal(stairs[2].between.count, 1);
+    assert_int_equal(stairs[2].between.items[0].size, 511);
+    assert_ptr_equal(stairs[2].between.items[0].kernel, &k.rows.rows[1]);
+    assert_int_equal(stairs[3].between.count, 0); /* the weights are packed otherwise there */
+    tern_times_stairs_free(stairs, k.rows.count);
     close_known(&k);
 }
 
