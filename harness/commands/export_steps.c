@@ -20,8 +20,8 @@
 struct known {
     const struct tern_result *kernel;
     struct tern_dispatch_grid *grid;
-    double *us;      /* NAN: not tried there */
-    int64_t *rounds; /* 0: no launch */
+    double *us;             /* NAN: not tried there */
+    int64_t *rounds, *work; /* 0: no launch */
 };
 
 struct tern_outlook {
@@ -45,15 +45,18 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
     if (strcmp(kernel->op, group->op) || strcmp(kernel->format, group->format) || holds(o, kernel))
         return;
     *k = (struct known){.kernel = kernel};
-    if (tern_dispatch_grid_open(kernel, &k->grid, NULL)) { /* rows of a database that was written by another version */
+    if (tern_dispatch_grid_open(kernel, tern_times_busiest(times, kernel), &k->grid,
+                                NULL)) { /* rows of a database that was written by another version */
         tern_dispatch_grid_free(k->grid);
         return;
     }
     k->us = tern_alloc(group->count * sizeof *k->us);
     k->rounds = tern_alloc(group->count * sizeof *k->rounds);
+    k->work = tern_alloc(group->count * sizeof *k->work);
     for (size_t i = 0; i < group->count; i++) {
         k->us[i] = tern_times_us(times, rows, (size_t)(group->rows[i] - rows->rows), kernel);
         k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
+        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
     }
     o->count++;
 }
@@ -80,6 +83,7 @@ void tern_outlook_free(struct tern_outlook *o) {
         tern_dispatch_grid_free(o->kernels[i].grid);
         free(o->kernels[i].us);
         free(o->kernels[i].rounds);
+        free(o->kernels[i].work);
     }
     free(o->kernels);
     free(o);
@@ -163,15 +167,14 @@ static void fill_between(const struct tern_outlook *o, const struct tern_result 
     }
 }
 
-/* What a kernel that was tried at row i is expected to take there if W had n rows: it goes with the rounds. */
+/* What a kernel that was tried at row i is expected to take there if W had n rows: it goes with its work. */
 static double beside_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
     const struct tern_result *row = o->group->rows[i];
-    if (!(k->us[i] > 0) || k->rounds[i] == 0 || strcmp(k->kernel->layout, row->layout))
+    if (!(k->us[i] > 0) || k->work[i] == 0 || strcmp(k->kernel->layout, row->layout))
         return INFINITY;
-    const int64_t rounds = tern_dispatch_rounds(k->grid, row->m, n, row->k, o->sms);
-    if (rounds == 0)
-        return INFINITY;
-    return k->us[i] * ((double)rounds + OVERHEAD_ROUNDS) / ((double)k->rounds[i] + OVERHEAD_ROUNDS);
+    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->sms);
+    const double tried = (double)k->work[i], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[i];
+    return work ? k->us[i] * ((double)work + overhead) / (tried + overhead) : INFINITY;
 }
 
 /* The next number of rows of W at which rounds may be others: a row block of 64 more, a sixty-fourth of an octave where that is more. */

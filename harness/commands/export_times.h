@@ -14,6 +14,10 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
 struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
+/* What the kernel's template says of its busiest block (docs/adding-a-kernel.md): "" where it says nothing, or where today's template is
+ * not the one that was measured. */
+const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel);
+
 /* The newest time of a row's kernel on the problem of rows[problem], on weights and by launches like that row's, from finals, else from
  * screens; NAN if it was not tried. */
 double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,

@@ -64,7 +64,7 @@ static void rounds_count_how_often_the_device_is_filled(void **state) {
     struct tern_results rows = {0};
     struct tern_dispatch_grid *grid = NULL;
     add(&rows, 128, 128, 1.0, "frag");
-    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
     assert_int_equal(tern_dispatch_rounds(grid, 128, N, K, SMS), 2);
     assert_int_equal(tern_dispatch_rounds(grid, 129, N, K, SMS), 4);
     assert_int_equal(tern_dispatch_rounds(grid, 128, N + 64, K, SMS), 3);
@@ -73,7 +73,25 @@ static void rounds_count_how_often_the_device_is_filled(void **state) {
     assert_int_equal(tern_dispatch_rounds(grid, 0, N, K, SMS), 0);
     tern_dispatch_grid_free(grid);
     tern_str_copy(rows.rows[0].grid[0], sizeof rows.rows[0].grid[0], "min(");
-    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], &grid, NULL), TERN_OK);
+    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
+    tern_dispatch_grid_free(grid);
+    tern_results_free(&rows);
+}
+
+static void work_is_what_the_template_says_or_the_rounds(void **state) {
+    (void)state;
+    struct tern_results rows = {0};
+    struct tern_dispatch_grid *grid = NULL;
+    add(&rows, 128, 128, 1.0, "frag");
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_work(grid, 128, N + 64, K, SMS), 3);
+    tern_dispatch_grid_free(grid);
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "BLOCK_M*ceil_div(N,SMS)", &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_work(grid, 128, N + 64, K, SMS), 128 * 129);
+    assert_int_equal(tern_dispatch_rounds(grid, 128, N + 64, K, SMS), 3);
+    assert_int_equal(tern_dispatch_work(grid, 0, N, K, SMS), 0); /* no launch, no work */
+    tern_dispatch_grid_free(grid);
+    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], "min(", &grid, NULL), TERN_OK);
     tern_dispatch_grid_free(grid);
     tern_results_free(&rows);
 }
@@ -137,6 +155,7 @@ static void steps_change_where_another_kernel_is_expected_to_win(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_count_how_often_the_device_is_filled),
+        cmocka_unit_test(work_is_what_the_template_says_or_the_rounds),
         cmocka_unit_test(between_two_times_they_follow_the_rounds),
         cmocka_unit_test(from_one_side_there_is_doubt),
         cmocka_unit_test(steps_change_where_another_kernel_is_expected_to_win),
