@@ -3,7 +3,6 @@
  * database of invented rows that the scripts in tests/e2e read. */
 #include "export_fixture.h"
 
-#include "commands/export_times.h"
 #include "core/archive.h"
 #include "core/random.h"
 #include "output/select.h"
@@ -49,46 +48,6 @@ static void add_sparse_shape(struct tern_results *rows) {
     }
 }
 
-/* Every kernel of a shape on every M of it, so that other kernels than the neighbours' serve sizes in between. */
-static enum tern_status add_trials(const char *db, const struct tern_results *rows, struct tern_error *err) {
-    struct tern_store *store = NULL;
-    const struct tern_store_device device = FIXTURE_DEVICE;
-    int64_t device_id = 0, run = 0;
-    bool found = false;
-    enum tern_status status = tern_store_open(db, TERN_STORE_WRITE, &store, err);
-    if (!status)
-        status = tern_store_device(store, &device, &device_id, err);
-    if (!status)
-        status = tern_store_run_begin(store, device_id, "trials", "test", 1, &run, err);
-    if (!status)
-        status = tern_store_batch_begin(store, err); /* a trial alone waits for the disk */
-    for (size_t i = 0; i < rows->count * rows->count && !status; i++) {
-        const struct tern_result *row = &rows->rows[i / rows->count], *kernel = &rows->rows[i % rows->count];
-        struct tern_store_problem problem = {.m = row->m, .n = row->n, .k = row->k};
-        struct tern_store_trial trial = {.run = run, .device = device_id, .outcome = TERN_OUTCOME_OK, .predicted_us = NAN};
-        struct tern_store_build build;
-        tern_str_copy(problem.format, sizeof problem.format, row->format);
-        tern_str_copy(problem.op, sizeof problem.op, row->op);
-        tern_str_copy(trial.stage, sizeof trial.stage, "final");
-        tern_str_copy(trial.policy, sizeof trial.policy, "graph/cold");
-        trial.us = trial.us_lo = trial.us_hi = row->us * (1.0 + 0.07 * (double)((5 * row->m + kernel->build_key[0]) % 11));
-        if (strcmp(row->format, kernel->format) || strcmp(row->layer, kernel->layer))
-            continue;
-        status = tern_store_problem(store, &problem, &trial.problem, err);
-        if (!status)
-            status = tern_store_build_find(store, kernel->build_key, &build, &found, err);
-        trial.build = build.id;
-        if (!status)
-            status = tern_store_trial_begin(store, &trial, err);
-        trial.outcome = TERN_OUTCOME_OK;
-        if (!status)
-            status = tern_store_trial_finish(store, &trial, NULL, 0, err);
-    }
-    status = tern_store_batch_end(store, status, err);
-    tern_store_close(store);
-    return status;
-}
-
 static int set_up(void **state) {
     struct fixture *f = tern_alloc_zero(1, sizeof *f);
     struct tern_error err = {0};
@@ -125,33 +84,6 @@ static int tear_down(void **state) {
     return code;
 }
 
-/* The table of measured.db, as `tune select` has it. */
-struct answers {
-    struct tern_selection_table table;
-    struct tern_times *times;
-    struct tern_selection_stairs *stairs;
-};
-
-static void open_answers_of(const struct fixture *f, const char *name, const struct tern_results *rows, struct answers *a) {
-    struct tern_error err = {0};
-    char *db = path_in(f, name);
-    a->table = tern_selection_build(rows);
-    assert_int_equal(tern_times_load(db, "h200", rows, &a->times, &err), TERN_OK);
-    a->stairs = tern_times_stairs(a->times, &a->table, NULL, H200_SMS);
-    a->table.stairs = a->stairs;
-    free(db);
-}
-
-static void open_answers(const struct fixture *f, struct answers *a) {
-    open_answers_of(f, "measured.db", &f->rows, a);
-}
-
-static void close_answers(struct answers *a) {
-    tern_times_stairs_free(a->stairs, a->table.results->count);
-    tern_times_free(a->times);
-    tern_selection_free(&a->table);
-}
-
 /* Random problems: tuned and other shapes, M around and beyond the tuned ones, unknown formats. */
 static void write_problems(const struct fixture *f, struct tern_str *expected) {
     static const char *const formats[] = {"ternary-g128", "gptq4-g128", "ternary-channel"};
@@ -169,7 +101,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     const struct tern_result *sparse = f->rows.rows;
     while (strcmp(sparse->layer, "lm_head"))
         sparse++;
-    open_answers(f, &answers);
+    open_answers(f, "measured.db", &f->rows, &answers);
     tern_random_init(&r, 1, "export");
     for (int i = 0; i < PROBLEMS; i++) {
         const struct tern_result *like = &f->rows.rows[tern_random_below(&r, f->rows.count)];
@@ -249,7 +181,7 @@ static void select_command_prints_the_same_choice(void **state) {
     char words[512], line[64];
     struct tern_dispatch_geometry g;
     struct answers answers;
-    open_answers(f, &answers);
+    open_answers(f, "measured.db", &f->rows, &answers);
     const struct tern_selection_problem problem = {NULL, "ternary-g128", 5, 37888, 3584};
     const struct tern_result *kernel = tern_selection_ask(&answers.table, &problem, NULL, NULL).kernel;
     assert_non_null(kernel);
@@ -268,56 +200,6 @@ static void select_command_prints_the_same_choice(void **state) {
                     "select --gpu h200 --db %s/measured.db --format ternary-channel --m 5 --n 64 --k 64", f->dir);
     assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_FAILED);
     close_answers(&answers);
-}
-
-/* A kernel of tiles of 64 rows of W and `tile` rows of x; its key gives it a time at every M of the layer (add_trials). */
-static void add_tile_kernel(struct tern_results *rows, int64_t m, int tile, char key) {
-    struct tern_result row = fixture_row("ternary-g128", "o", 66 * 64, 1024, 1, m, 2.125, false);
-    row.us = row.us_lo = row.us_hi = 10.0, row.max_m = 4096, row.build_key[0] = key;
-    row.grid[1][0] = row.grid[2][0] = row.smem[0] = row.workspace[0] = 0;
-    tern_str_format(row.params, sizeof row.params, "BLOCK_M=%d", tile);
-    tern_str_copy(row.grid[0], sizeof row.grid[0], "min(ceil_div(N,64)*ceil_div(M,BLOCK_M),SMS)");
-    tern_str_copy(row.block, sizeof row.block, "128");
-    tern_results_add(rows, &row);
-}
-
-static void near_shapes_get_the_kernel_whose_rounds_suit_their_n(void **state) {
-    const struct fixture *f = *state;
-    static const struct {
-        int64_t m, n, k;
-        int kernel;
-        enum tern_selection_match match;
-    } asked[] = {
-        {128, 66 * 64, 1024, 0, TERN_SELECTION_EXACT}, /* one round of either */
-        {128, 65 * 64, 1024, 0, TERN_SELECTION_NEAR},  /* the same */
-        {128, 66 * 64, 2048, 0, TERN_SELECTION_NEAR},  /* K stretches both */
-        {128, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* two rounds of the lower tiles */
-        {100, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* the M above */
-        {128, 66 * 256, 4096, 1, TERN_SELECTION_NEAR}, /* the farthest */
-        {128, 66 * 256 + 8, 1024, 0, TERN_SELECTION_DEFAULT},
-    };
-    struct tern_results rows = {0};
-    struct tern_error err = {0};
-    struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
-    struct answers answers;
-    char *db = path_in(f, "near.db");
-    add_tile_kernel(&rows, 128, 64, 'A');  /* 10.7 us at M = 128 */
-    add_tile_kernel(&rows, 256, 128, 'B'); /* 11.4 us there */
-    assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
-    assert_int_equal(add_trials(db, &rows, &err), TERN_OK);
-    open_answers_of(f, "near.db", &rows, &answers);
-    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        const struct tern_selection_problem problem = {NULL, "ternary-g128", asked[i].m, asked[i].n, asked[i].k};
-        const struct tern_selection_answer answer =
-            tern_selection_ask(&answers.table, &problem, tern_dispatch_fits, &limits);
-        assert_int_equal(answer.match, asked[i].match);
-        assert_ptr_equal(answer.row, &rows.rows[0]);
-        assert_ptr_equal(answer.kernel, &rows.rows[asked[i].kernel]);
-    }
-    assert_int_equal(answers.stairs[0].near.count, 2);
-    close_answers(&answers);
-    tern_results_free(&rows);
-    free(db);
 }
 
 static void same_rows_give_the_same_bytes(void **state) {
@@ -479,7 +361,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header_compiles_and_answers_as_select),
         cmocka_unit_test(select_command_prints_the_same_choice),
-        cmocka_unit_test(near_shapes_get_the_kernel_whose_rounds_suit_their_n),
         cmocka_unit_test(same_rows_give_the_same_bytes),
         cmocka_unit_test(planned_rows_are_refused_unless_allowed),
         cmocka_unit_test(cubins_come_from_the_cache),
