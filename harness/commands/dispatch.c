@@ -226,12 +226,13 @@ out:
 
 struct tern_dispatch_grid {
     struct tern_expr *axes[3]; /* NULL: 1 */
+    struct tern_expr *busiest; /* NULL: the template says nothing */
     struct tern_format format;
     struct bindings params;
 };
 
-enum tern_status tern_dispatch_grid_open(const struct tern_result *row, struct tern_dispatch_grid **grid,
-                                         struct tern_error *err) {
+enum tern_status tern_dispatch_grid_open(const struct tern_result *row, const char *busiest,
+                                         struct tern_dispatch_grid **grid, struct tern_error *err) {
     struct tern_dispatch_grid *g = tern_alloc_zero(1, sizeof *g);
     enum tern_status status = tern_format_parse(row->format, &g->format, err);
     if (!status)
@@ -239,6 +240,8 @@ enum tern_status tern_dispatch_grid_open(const struct tern_result *row, struct t
     for (int i = 0; i < 3 && !status; i++)
         if (row->grid[i][0])
             status = tern_expr_parse(row->grid[i], &g->axes[i], err);
+    if (!status && busiest[0])
+        status = tern_expr_parse(busiest, &g->busiest, err);
     *grid = g;
     return status;
 }
@@ -248,6 +251,7 @@ void tern_dispatch_grid_free(struct tern_dispatch_grid *grid) {
         return;
     for (int i = 0; i < 3; i++)
         tern_expr_free(grid->axes[i]);
+    tern_expr_free(grid->busiest);
     tern_strs_free(&grid->params.words);
     free(grid);
 }
@@ -273,6 +277,18 @@ int64_t tern_dispatch_rounds(const struct tern_dispatch_grid *grid, int64_t m, i
     const int64_t there = blocks_on(grid, m, n, k, sms), wanted = blocks_on(grid, m, n, k, SMS_ENOUGH);
     const int64_t at_once = there < sms ? there : sms;
     return at_once > 0 ? (wanted + at_once - 1) / at_once : 0;
+}
+
+int64_t tern_dispatch_work(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms) {
+    struct bindings b = grid->params; /* the words stay the grid's */
+    int64_t busiest = 0;
+    const int64_t rounds = tern_dispatch_rounds(grid, m, n, k, sms);
+    if (!grid->busiest || rounds == 0)
+        return rounds;
+    if (bind_problem(&b, &grid->format, m, n, k, sms, NULL) ||
+        tern_expr_eval(grid->busiest, b.items, b.count, &busiest, NULL) || busiest < 0)
+        return 0;
+    return busiest;
 }
 
 /* The twin of tern_takes_ in tern/dispatch_select.h. An expression that fails (overflow) does not fit. */

@@ -30,13 +30,15 @@ enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m
 
 /* The grid of a row's launch, ready for many sizes. */
 struct tern_dispatch_grid;
-/* The caller frees with tern_dispatch_grid_free. */
-enum tern_status tern_dispatch_grid_open(const struct tern_result *row, struct tern_dispatch_grid **grid,
-                                         struct tern_error *err);
+/* busiest: what the template says of its busiest block, "" if nothing. The caller frees with tern_dispatch_grid_free. */
+enum tern_status tern_dispatch_grid_open(const struct tern_result *row, const char *busiest,
+                                         struct tern_dispatch_grid **grid, struct tern_error *err);
 void tern_dispatch_grid_free(struct tern_dispatch_grid *grid);
 /* How many times over the launch for this problem fills the multiprocessors: the blocks that it would have if there were enough of
  * them for all of its work at once, over those that there are. A kernel's time follows it. 0: no launch. */
 int64_t tern_dispatch_rounds(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms);
+/* What the busiest block computes where the template says so, else the rounds: comparable between sizes of one kernel only. 0: no launch. */
+int64_t tern_dispatch_work(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms);
 
 /* What the fits-callback below needs to know of the device. */
 struct tern_dispatch_limits {

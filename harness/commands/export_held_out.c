@@ -56,12 +56,12 @@ static void leave_out(struct trial *t, const bool *out) {
             kept.rows[i].template_name[0] = 0;
     }
     struct tern_selection_table table = tern_selection_build(&kept);
-    struct tern_selection_steps *steps = tern_times_steps(t->times, &table, NULL, t->limits->sms);
-    table.steps = steps;
+    struct tern_selection_stairs *stairs = tern_times_stairs(t->times, &table, NULL, t->limits->sms);
+    table.stairs = stairs;
     for (size_t i = 0; i < t->rows->count; i++)
         if (out[i] && t->rows->rows[i].template_name[0])
             ask(t, &table, i);
-    tern_times_steps_free(steps, kept.count);
+    tern_times_stairs_free(stairs, kept.count);
     tern_selection_free(&table);
     tern_results_free(&kept);
 }

@@ -24,7 +24,7 @@ struct tern_export_source {
     struct tern_results rows;
     struct tern_export_launch *launches;
     struct tern_export_stand_in *stand_ins;
-    struct tern_selection_steps *steps;
+    struct tern_selection_stairs *stairs;
     char devices[512], device_name[128], driver[64], nvrtc[32];
     struct tern_export_regret regrets[TERN_EXPORT_REGRETS];
 };

@@ -77,7 +77,7 @@ static enum tern_status use_times(const struct tern_export_options *o, struct te
     }
     if (!status) {
         struct tern_selection_table table = tern_selection_build(&s->rows);
-        s->steps = tern_times_steps(times, &table, s->stand_ins, limits.sms);
+        s->stairs = tern_times_stairs(times, &table, s->stand_ins, limits.sms);
         tern_selection_free(&table);
     }
     if (!status && o->held_out)
@@ -130,7 +130,7 @@ void tern_export_source_release(struct tern_export_source *source) {
         tern_export_launch_free(&source->launches[i]);
     free(source->launches);
     free(source->stand_ins);
-    tern_times_steps_free(source->steps, source->rows.count);
+    tern_times_stairs_free(source->stairs, source->rows.count);
 }
 
 void tern_export_source_free(struct tern_export_source *source) {
@@ -143,7 +143,7 @@ struct tern_export_gpu tern_export_source_gpu(const struct tern_export_source *s
     return (struct tern_export_gpu){.results = &s->rows,
                                     .launches = s->launches,
                                     .stand_ins = s->stand_ins,
-                                    .steps = s->steps,
+                                    .stairs = s->stairs,
                                     .title = s->gpu.title,
                                     .devices = s->devices,
                                     .cc = s->gpu.cc,

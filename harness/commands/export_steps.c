@@ -13,14 +13,15 @@
 /* Times foretold for wgmma-tile on an H200 (docs/dispatch.md) were 4.4 % off (rms) between two sizes where the kernel had been tried,
  * 5.1 % on one side of them. */
 #define OVERHEAD_ROUNDS 0.5  /* what does not go with the rounds: launch, first tile, last sums */
+#define ROW_BLOCK       64   /* rows of W */
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */
 struct known {
     const struct tern_result *kernel;
     struct tern_dispatch_grid *grid;
-    double *us;      /* NAN: not tried there */
-    int64_t *rounds; /* 0: no launch */
+    double *us;             /* NAN: not tried there */
+    int64_t *rounds, *work; /* 0: no launch */
 };
 
 struct tern_outlook {
@@ -44,15 +45,18 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
     if (strcmp(kernel->op, group->op) || strcmp(kernel->format, group->format) || holds(o, kernel))
         return;
     *k = (struct known){.kernel = kernel};
-    if (tern_dispatch_grid_open(kernel, &k->grid, NULL)) { /* rows of a database that was written by another version */
+    if (tern_dispatch_grid_open(kernel, tern_times_busiest(times, kernel), &k->grid,
+                                NULL)) { /* rows of a database that was written by another version */
         tern_dispatch_grid_free(k->grid);
         return;
     }
     k->us = tern_alloc(group->count * sizeof *k->us);
     k->rounds = tern_alloc(group->count * sizeof *k->rounds);
+    k->work = tern_alloc(group->count * sizeof *k->work);
     for (size_t i = 0; i < group->count; i++) {
         k->us[i] = tern_times_us(times, rows, (size_t)(group->rows[i] - rows->rows), kernel);
         k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
+        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
     }
     o->count++;
 }
@@ -79,6 +83,7 @@ void tern_outlook_free(struct tern_outlook *o) {
         tern_dispatch_grid_free(o->kernels[i].grid);
         free(o->kernels[i].us);
         free(o->kernels[i].rounds);
+        free(o->kernels[i].work);
     }
     free(o->kernels);
     free(o);
@@ -136,18 +141,18 @@ const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const 
 
 /* ---- steps ---- */
 
-static void add_step(struct tern_selection_steps *steps, int64_t m, const struct tern_result *kernel) {
+static void add_step(struct tern_selection_steps *steps, int64_t size, const struct tern_result *kernel) {
     if (steps->count && steps->items[steps->count - 1].kernel == kernel) {
-        steps->items[steps->count - 1].m = m;
+        steps->items[steps->count - 1].size = size;
         return;
     }
     steps->items = tern_realloc(steps->items, (steps->count + 1) * sizeof *steps->items);
-    steps->items[steps->count++] = (struct tern_selection_step){m, kernel};
+    steps->items[steps->count++] = (struct tern_selection_step){size, kernel};
 }
 
 /* Between two rows that read the same packed weights. Ends where nothing is expected of any kernel: the rule without steps answers. */
-static void fill_steps(const struct tern_outlook *o, const struct tern_result *low, const struct tern_result *high,
-                       struct tern_selection_steps *steps) {
+static void fill_between(const struct tern_outlook *o, const struct tern_result *low, const struct tern_result *high,
+                         struct tern_selection_steps *steps) {
     if (strcmp(low->layout, high->layout))
         return;
     for (int64_t m = low->m; m + 1 < high->m;) {
@@ -162,21 +167,63 @@ static void fill_steps(const struct tern_outlook *o, const struct tern_result *l
     }
 }
 
-struct tern_selection_steps *tern_times_steps(const struct tern_times *times, const struct tern_selection_table *table,
-                                              const struct tern_export_stand_in *stand_ins, int64_t sms) {
-    struct tern_selection_steps *steps = tern_alloc_zero(table->results->count + 1, sizeof *steps);
+/* What a kernel that was tried at row i is expected to take there if W had n rows: it goes with its work. */
+static double beside_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
+    const struct tern_result *row = o->group->rows[i];
+    if (!(k->us[i] > 0) || k->work[i] == 0 || strcmp(k->kernel->layout, row->layout))
+        return INFINITY;
+    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->sms);
+    const double tried = (double)k->work[i], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[i];
+    return work ? k->us[i] * ((double)work + overhead) / (tried + overhead) : INFINITY;
+}
+
+/* The next number of rows of W at which rounds may be others: a row block of 64 more, a sixty-fourth of an octave where that is more. */
+static int64_t next_n(int64_t n) {
+    int64_t step = ROW_BLOCK;
+    while (step * 128 <= n)
+        step *= 2;
+    return (n / step + 1) * step;
+}
+
+/* For shapes that are near row i: by their N alone, as K stretches all kernels alike. */
+static void fill_near(const struct tern_outlook *o, size_t i, struct tern_selection_steps *steps) {
+    const int64_t last = o->group->n * TERN_SELECT_NEAR_RATIO;
+    for (int64_t n = next_n(o->group->n / TERN_SELECT_NEAR_RATIO - 1); n <= last; n = next_n(n)) {
+        const struct tern_result *best = NULL;
+        double least = INFINITY;
+        for (size_t j = 0; j < o->count; j++) {
+            const double us = beside_us(o, &o->kernels[j], i, n);
+            if (us < least) { /* the first of equals: groups are sorted */
+                least = us;
+                best = o->kernels[j].kernel;
+            }
+        }
+        if (best)
+            add_step(steps, n, best);
+    }
+}
+
+struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
+                                                const struct tern_export_stand_in *stand_ins, int64_t sms) {
+    struct tern_selection_stairs *stairs = tern_alloc_zero(table->results->count + 1, sizeof *stairs);
     for (size_t g = 0; g < table->count; g++) {
         const struct tern_selection_group *group = &table->groups[g];
         struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, sms);
-        for (size_t i = 1; i < group->count; i++)
-            fill_steps(o, group->rows[i - 1], group->rows[i], &steps[group->rows[i] - table->results->rows]);
+        for (size_t i = 0; i < group->count; i++) {
+            struct tern_selection_stairs *of_row = &stairs[group->rows[i] - table->results->rows];
+            if (i)
+                fill_between(o, group->rows[i - 1], group->rows[i], &of_row->between);
+            fill_near(o, i, &of_row->near);
+        }
         tern_outlook_free(o);
     }
-    return steps;
+    return stairs;
 }
 
-void tern_times_steps_free(struct tern_selection_steps *steps, size_t count) {
-    for (size_t i = 0; steps && i < count; i++)
-        free(steps[i].items);
-    free(steps);
+void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count) {
+    for (size_t i = 0; stairs && i < count; i++) {
+        free(stairs[i].between.items);
+        free(stairs[i].near.items);
+    }
+    free(stairs);
 }

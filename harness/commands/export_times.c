@@ -2,6 +2,8 @@
  * is not a final, and a cool device is not a loaded one. */
 #include "commands/export_times.h"
 
+#include "config/template.h"
+#include "core/log.h"
 #include "core/str.h"
 #include "store/store.h"
 
@@ -23,6 +25,8 @@ struct list {
 struct tern_times {
     struct list *rows; /* one a row */
     size_t count;
+    struct tern_template *templates; /* today's */
+    size_t template_count;
 };
 
 static struct time *append(struct list *list) {
@@ -64,6 +68,8 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
         status = tern_store_trials_each(store, gpu, &problem, keep, &(*times)->rows[i], err);
     }
     tern_store_close(store);
+    if (!status && tern_templates_load_all(&(*times)->templates, &(*times)->template_count, NULL))
+        tern_log_debug("no templates are here: times at other N are foretold by rounds alone");
     return status;
 }
 
@@ -91,7 +97,16 @@ void tern_times_free(struct tern_times *times) {
     for (size_t i = 0; i < times->count; i++)
         free(times->rows[i].items);
     free(times->rows);
+    tern_templates_free(times->templates, times->template_count);
     free(times);
+}
+
+const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel) {
+    for (size_t i = 0; i < times->template_count; i++)
+        if (!strcmp(times->templates[i].name, kernel->template_name) &&
+            !strcmp(times->templates[i].hash, kernel->template_hash))
+            return times->templates[i].busiest;
+    return "";
 }
 
 static bool is_of(const struct time *time, const struct tern_result *row) {

@@ -14,6 +14,10 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
 struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
+/* What the kernel's template says of its busiest block (docs/adding-a-kernel.md): "" where it says nothing, or where today's template is
+ * not the one that was measured. */
+const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel);
+
 /* The newest time of a row's kernel on the problem of rows[problem], on weights and by launches like that row's, from finals, else from
  * screens; NAN if it was not tried. */
 double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,
@@ -40,9 +44,9 @@ void tern_outlook_free(struct tern_outlook *o);
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
 
 /* Steps between the rows of each group, one list a row: the caller sets them in the table and frees them. stand_ins may be NULL. */
-struct tern_selection_steps *tern_times_steps(const struct tern_times *times, const struct tern_selection_table *table,
-                                              const struct tern_export_stand_in *stand_ins, int64_t sms);
-void tern_times_steps_free(struct tern_selection_steps *steps, size_t count);
+struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
+                                                const struct tern_export_stand_in *stand_ins, int64_t sms);
+void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and
  * asks the selection for what was left out. Fills regrets: by M, and by shape where the nearest was near, or far. TERN_USAGE: a bad list, or one that leaves out nothing. */

@@ -66,8 +66,8 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
         status = tern_times_load(run->options.db, run->gpu.name, &rows, &times, err);
     if (status == TERN_OK && rows.count > 0) {
         struct tern_selection_table table = tern_selection_build(&rows);
-        struct tern_selection_steps *steps = tern_times_steps(times, &table, NULL, limits.sms);
-        table.steps = steps;
+        struct tern_selection_stairs *stairs = tern_times_stairs(times, &table, NULL, limits.sms);
+        table.stairs = stairs;
         for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
             struct run_problem *p = &run->problems[i];
             const struct tern_problem_shape shape = tern_run_shape(run, p);
@@ -79,7 +79,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
             if (answer.row)
                 status = offer(run, p, answer.kernel, &p->incumbent, err);
         }
-        tern_times_steps_free(steps, rows.count);
+        tern_times_stairs_free(stairs, rows.count);
         tern_selection_free(&table);
     }
     tern_times_free(times);

@@ -161,7 +161,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     struct tern_gpu gpu = {0};
     struct answer answer = {0};
     struct tern_times *times = NULL;
-    struct tern_selection_steps *steps = NULL;
+    struct tern_selection_stairs *stairs = NULL;
     enum tern_status status = parse(argc, argv, &o, err);
     if (status)
         return status;
@@ -176,8 +176,8 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     if (status)
         goto out;
     table = tern_selection_build(&rows);
-    steps = tern_times_steps(times, &table, NULL, gpu.sms);
-    table.steps = steps;
+    stairs = tern_times_stairs(times, &table, NULL, gpu.sms);
+    table.stairs = stairs;
     status = answer_of(&o, &table, &gpu, &answer, err);
     if (status)
         goto out;
@@ -191,7 +191,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
                                 (long long)o.m, (long long)o.n, (long long)o.k);
 out:
     tern_times_free(times);
-    tern_times_steps_free(steps, rows.count);
+    tern_times_stairs_free(stairs, rows.count);
     tern_selection_free(&table);
     tern_results_free(&rows);
     tern_gpu_free(&gpu);

@@ -30,7 +30,7 @@ struct tern_export_gpu {
     const struct tern_results *results;           /* of this GPU */
     const struct tern_export_launch *launches;    /* one a row */
     const struct tern_export_stand_in *stand_ins; /* one a row, or NULL */
-    const struct tern_selection_steps *steps;     /* one a row, or NULL: struct tern_selection_table */
+    const struct tern_selection_stairs *stairs;   /* one a row, or NULL: struct tern_selection_table */
     const char *title;                            /* "NVIDIA H200 SXM" */
     const char *devices;                          /* names that the driver reports, separated by | */
     int cc;

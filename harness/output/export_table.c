@@ -130,23 +130,27 @@ static void add_evidence(struct tern_str *out, const struct tern_result *row, do
     tern_str_append(out, " */\n");
 }
 
-static const struct tern_selection_steps *steps_of(const struct writer *w, const struct tern_result *row) {
-    static const struct tern_selection_steps none = {NULL, 0};
-    return w->gpu->steps ? &w->gpu->steps[row - w->gpu->results->rows] : &none;
+static const struct tern_selection_stairs *stairs_of(const struct writer *w, const struct tern_result *row) {
+    static const struct tern_selection_stairs none = {{NULL, 0}, {NULL, 0}};
+    return w->gpu->stairs ? &w->gpu->stairs[row - w->gpu->results->rows] : &none;
+}
+
+static size_t add_steps(const struct writer *w, const struct tern_selection_steps *steps) {
+    for (size_t i = 0; i < steps->count; i++)
+        tern_str_printf(w->out, "    {%lld, %zu},\n", (long long)steps->items[i].size,
+                        find_kernel(w, steps->items[i].kernel));
+    return steps->count;
 }
 
 /* Steps of all entries, in their order. Their kernels are always such as some entry has. */
-static void add_steps(const struct writer *w) {
+static void add_stairs(const struct writer *w) {
     struct tern_str *out = w->out;
     size_t count = 0;
     tern_str_printf(out, "static const struct tern_step_ tern_steps_%zu_[] = {\n", w->index);
     for (size_t g = 0; g < w->table->count; g++)
         for (size_t i = 0; i < w->table->groups[g].count; i++) {
-            const struct tern_selection_steps *steps = steps_of(w, w->table->groups[g].rows[i]);
-            for (size_t s = 0; s < steps->count; s++)
-                tern_str_printf(out, "    {%lld, %zu},\n", (long long)steps->items[s].m,
-                                find_kernel(w, steps->items[s].kernel));
-            count += steps->count;
+            const struct tern_selection_stairs *stairs = stairs_of(w, w->table->groups[g].rows[i]);
+            count += add_steps(w, &stairs->between) + add_steps(w, &stairs->near);
         }
     if (!count)
         tern_str_append(out, "    {0, 0}, /* none */\n"); /* C has no empty arrays */
@@ -156,13 +160,14 @@ static void add_steps(const struct writer *w) {
 /* One entry: the time is that of the kernel that serves it. */
 static void add_entry(const struct writer *w, const struct tern_result *row, size_t first_step) {
     double slowdown;
+    const struct tern_selection_stairs *stairs = stairs_of(w, row);
     const struct tern_result *kernel = tern_export_kernel(w->gpu, row, &slowdown);
     struct tern_result served = *row;
     served.us *= slowdown;
     served.predicted_us *= slowdown;
-    tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d, %zu, %zu},", (long long)row->m,
+    tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d, %zu, %zu, %zu},", (long long)row->m,
                     (long long)tern_selection_ns(&served), find_kernel(w, kernel), tern_selection_use_cublas(&served),
-                    tern_selection_use_dequant(&served), first_step, steps_of(w, row)->count);
+                    tern_selection_use_dequant(&served), first_step, stairs->between.count, stairs->near.count);
     add_evidence(w->out, row, slowdown, tern_rounds_scales(kernel->params));
 }
 
@@ -177,7 +182,8 @@ static void add_groups(const struct writer *w) {
         tern_str_printf(out, ", N=%lld K=%lld */\n", (long long)group->n, (long long)group->k);
         for (size_t i = 0; i < group->count; i++) {
             add_entry(w, group->rows[i], step);
-            step += steps_of(w, group->rows[i])->count;
+            const struct tern_selection_stairs *stairs = stairs_of(w, group->rows[i]);
+            step += stairs->between.count + stairs->near.count;
         }
     }
     tern_str_printf(out, "};\n\nstatic const struct tern_group_ tern_groups_%zu_[] = {\n", w->index);
@@ -215,7 +221,7 @@ void tern_export_table(const struct tern_export_gpu *gpu, const struct tern_sele
     tern_export_comment(out, gpu->title);
     tern_str_append(out, " ---- */\n\n");
     add_kernels(&w);
-    add_steps(&w);
+    add_stairs(&w);
     add_groups(&w);
     add_families(&w);
     free(w.kernels);

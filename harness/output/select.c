@@ -126,37 +126,43 @@ static bool takes(const struct query *q, const struct tern_result *row) {
     return row->min_m <= m && m <= row->max_m && (!q->fits || q->fits(q->user, row, q->problem));
 }
 
-/* The kernel that was found best for sizes like this one between this row and the one before; NULL if none was. */
-static const struct tern_result *step_below(const struct query *q, const struct tern_result *row) {
-    if (!q->table->steps)
-        return NULL;
-    const struct tern_selection_steps *steps = &q->table->steps[row - q->table->results->rows];
+/* The kernel that was found best for sizes like this one; NULL if none was. */
+static const struct tern_result *step_for(const struct tern_selection_steps *steps, int64_t size) {
     for (size_t i = 0; i < steps->count; i++)
-        if (q->problem->m <= steps->items[i].m)
+        if (size <= steps->items[i].size)
             return steps->items[i].kernel;
     return NULL;
 }
 
-/* The row for m inside a group; *kernel is another's where one was found for the sizes between two tuned M. Else neighbours:
+/* The one for a problem that is not this row's: of a near shape by its N, else by its M, which is between this row's and the one before. */
+static const struct tern_result *step_below(const struct query *q, const struct tern_result *row, bool near, bool between) {
+    if (!q->table->stairs)
+        return NULL;
+    const struct tern_selection_stairs *stairs = &q->table->stairs[row - q->table->results->rows];
+    const struct tern_result *beside = near ? step_for(&stairs->near, q->problem->n) : NULL;
+    return beside || !between ? beside : step_for(&stairs->between, q->problem->m);
+}
+
+/* The row for m inside a group; *kernel is another's where one was found for near shapes, or between two tuned M. Else neighbours:
  * the next larger tuned M costs at most its own time, the next smaller one ceil(m / M) times its own; the cheaper of the two
  * wins, the larger on a tie. Where neither takes m: the nearest larger, then the nearest smaller that does. */
-static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q,
+static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q, bool near,
                                                const struct tern_result **kernel, bool *exact) {
     const int64_t m = q->problem->m;
     size_t above = 0;
     while (above < group->count && group->rows[above]->m < m)
         above++;
-    *kernel = NULL;
-    *exact = above < group->count && group->rows[above]->m == m && takes(q, group->rows[above]);
-    if (*exact)
-        return group->rows[above];
     const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
     const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
-    const struct tern_result *between = high && low && high->m != m ? step_below(q, high) : NULL;
-    if (between && takes(q, between)) {
-        *kernel = between;
+    const struct tern_result *step = high ? step_below(q, high, near, low && high->m != m) : NULL;
+    *kernel = NULL;
+    *exact = high && high->m == m && takes(q, high);
+    if (step && takes(q, step)) {
+        *kernel = step;
         return high;
     }
+    if (*exact)
+        return high;
     if (high && takes(q, high)) {
         if (!low || !takes(q, low))
             return high;
@@ -219,15 +225,16 @@ struct tern_selection_answer tern_selection_ask(const struct tern_selection_tabl
     if (!in_range(problem))
         return answer;
     const struct tern_selection_group *group = nearest(table, problem, &distance);
-    answer.row = group ? find_in_group(group, &query, &answer.kernel, &exact) : NULL;
+    const bool near = distance.over != distance.under && distance.over <= TERN_SELECT_NEAR_RATIO * distance.under;
+    answer.row = group ? find_in_group(group, &query, near, &answer.kernel, &exact) : NULL;
     if (!answer.row)
         return answer;
     if (!answer.kernel)
         answer.kernel = answer.row;
-    if (distance.over > TERN_SELECT_NEAR_RATIO * distance.under)
-        answer.match = TERN_SELECTION_DEFAULT;
-    else if (distance.over != distance.under)
+    if (near)
         answer.match = TERN_SELECTION_NEAR;
+    else if (distance.over != distance.under)
+        answer.match = TERN_SELECTION_DEFAULT;
     else
         answer.match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;
     return answer;

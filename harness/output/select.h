@@ -27,14 +27,18 @@ struct tern_selection_group {
     size_t count;
 };
 
-/* The kernels for the sizes between a row and the next smaller one of its group. */
+/* The kernel for sizes up to this one, from behind the step before. */
 struct tern_selection_step {
-    int64_t m;                        /* up to this one, from behind the step before */
+    int64_t size;
     const struct tern_result *kernel; /* of this row */
 };
 struct tern_selection_steps {
-    struct tern_selection_step *items; /* ascending in m */
+    struct tern_selection_step *items; /* ascending in size */
     size_t count;
+};
+/* Of a row: its kernels for the M between it and the next smaller one of its group, and for near shapes by their N. */
+struct tern_selection_stairs {
+    struct tern_selection_steps between, near;
 };
 
 /* Groups sorted by op, format, n, k. Pointers refer to the results, which must outlive the table unchanged. */
@@ -43,7 +47,7 @@ struct tern_selection_table {
     size_t count;
     const struct tern_results *results;
     /* One a row of the results, or NULL. Owned by the caller, who may set it after building. */
-    const struct tern_selection_steps *steps;
+    const struct tern_selection_stairs *stairs;
 };
 
 /* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives

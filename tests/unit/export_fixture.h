@@ -6,6 +6,7 @@
 
 #include "commands/commands.h"
 #include "commands/dispatch.h"
+#include "commands/export_times.h"
 #include "core/file.h"
 
 #include <setjmp.h>
@@ -125,6 +126,70 @@ static inline bool compile_caller(const struct fixture *f, size_t index) {
                              NULL};
     assert_int_equal(run_program(f, NULL, NULL, compile), 0);
     return true;
+}
+
+/* Every kernel of a shape on every M of it, so that other kernels than the neighbours' serve sizes in between. */
+static inline enum tern_status add_trials(const char *db, const struct tern_results *rows, struct tern_error *err) {
+    struct tern_store *store = NULL;
+    const struct tern_store_device device = FIXTURE_DEVICE;
+    int64_t device_id = 0, run = 0;
+    bool found = false;
+    enum tern_status status = tern_store_open(db, TERN_STORE_WRITE, &store, err);
+    if (!status)
+        status = tern_store_device(store, &device, &device_id, err);
+    if (!status)
+        status = tern_store_run_begin(store, device_id, "trials", "test", 1, &run, err);
+    if (!status)
+        status = tern_store_batch_begin(store, err); /* a trial alone waits for the disk */
+    for (size_t i = 0; i < rows->count * rows->count && !status; i++) {
+        const struct tern_result *row = &rows->rows[i / rows->count], *kernel = &rows->rows[i % rows->count];
+        struct tern_store_problem problem = {.m = row->m, .n = row->n, .k = row->k};
+        struct tern_store_trial trial = {.run = run, .device = device_id, .outcome = TERN_OUTCOME_OK, .predicted_us = NAN};
+        struct tern_store_build build;
+        tern_str_copy(problem.format, sizeof problem.format, row->format);
+        tern_str_copy(problem.op, sizeof problem.op, row->op);
+        tern_str_copy(trial.stage, sizeof trial.stage, "final");
+        tern_str_copy(trial.policy, sizeof trial.policy, "graph/cold");
+        trial.us = trial.us_lo = trial.us_hi = row->us * (1.0 + 0.07 * (double)((5 * row->m + kernel->build_key[0]) % 11));
+        if (strcmp(row->format, kernel->format) || strcmp(row->layer, kernel->layer))
+            continue;
+        status = tern_store_problem(store, &problem, &trial.problem, err);
+        if (!status)
+            status = tern_store_build_find(store, kernel->build_key, &build, &found, err);
+        trial.build = build.id;
+        if (!status)
+            status = tern_store_trial_begin(store, &trial, err);
+        trial.outcome = TERN_OUTCOME_OK;
+        if (!status)
+            status = tern_store_trial_finish(store, &trial, NULL, 0, err);
+    }
+    status = tern_store_batch_end(store, status, err);
+    tern_store_close(store);
+    return status;
+}
+
+/* The table of a database, as `tune select` has it. */
+struct answers {
+    struct tern_selection_table table;
+    struct tern_times *times;
+    struct tern_selection_stairs *stairs;
+};
+
+static inline void open_answers(const struct fixture *f, const char *name, const struct tern_results *rows,
+                                struct answers *a) {
+    struct tern_error err = {0};
+    char *db = path_in(f, name);
+    a->table = tern_selection_build(rows);
+    assert_int_equal(tern_times_load(db, "h200", rows, &a->times, &err), TERN_OK);
+    a->stairs = tern_times_stairs(a->times, &a->table, NULL, H200_SMS);
+    a->table.stairs = a->stairs;
+    free(db);
+}
+
+static inline void close_answers(struct answers *a) {
+    tern_times_stairs_free(a->stairs, a->table.results->count);
+    tern_times_free(a->times);
+    tern_selection_free(&a->table);
 }
 
 #endif

@@ -3,7 +3,6 @@
  * database of invented rows that the scripts in tests/e2e read. */
 #include "export_fixture.h"
 
-#include "commands/export_times.h"
 #include "core/archive.h"
 #include "core/random.h"
 #include "output/select.h"
@@ -49,46 +48,6 @@ static void add_sparse_shape(struct tern_results *rows) {
     }
 }
 
-/* Every kernel of a shape on every M of it, so that other kernels than the neighbours' serve sizes in between. */
-static enum tern_status add_trials(const char *db, const struct tern_results *rows, struct tern_error *err) {
-    struct tern_store *store = NULL;
-    const struct tern_store_device device = FIXTURE_DEVICE;
-    int64_t device_id = 0, run = 0;
-    bool found = false;
-    enum tern_status status = tern_store_open(db, TERN_STORE_WRITE, &store, err);
-    if (!status)
-        status = tern_store_device(store, &device, &device_id, err);
-    if (!status)
-        status = tern_store_run_begin(store, device_id, "trials", "test", 1, &run, err);
-    if (!status)
-        status = tern_store_batch_begin(store, err); /* a trial alone waits for the disk */
-    for (size_t i = 0; i < rows->count * rows->count && !status; i++) {
-        const struct tern_result *row = &rows->rows[i / rows->count], *kernel = &rows->rows[i % rows->count];
-        struct tern_store_problem problem = {.m = row->m, .n = row->n, .k = row->k};
-        struct tern_store_trial trial = {.run = run, .device = device_id, .outcome = TERN_OUTCOME_OK, .predicted_us = NAN};
-        struct tern_store_build build;
-        tern_str_copy(problem.format, sizeof problem.format, row->format);
-        tern_str_copy(problem.op, sizeof problem.op, row->op);
-        tern_str_copy(trial.stage, sizeof trial.stage, "final");
-        tern_str_copy(trial.policy, sizeof trial.policy, "graph/cold");
-        trial.us = trial.us_lo = trial.us_hi = row->us * (1.0 + 0.07 * (double)((5 * row->m + kernel->build_key[0]) % 11));
-        if (strcmp(row->format, kernel->format) || strcmp(row->layer, kernel->layer))
-            continue;
-        status = tern_store_problem(store, &problem, &trial.problem, err);
-        if (!status)
-            status = tern_store_build_find(store, kernel->build_key, &build, &found, err);
-        trial.build = build.id;
-        if (!status)
-            status = tern_store_trial_begin(store, &trial, err);
-        trial.outcome = TERN_OUTCOME_OK;
-        if (!status)
-            status = tern_store_trial_finish(store, &trial, NULL, 0, err);
-    }
-    status = tern_store_batch_end(store, status, err);
-    tern_store_close(store);
-    return status;
-}
-
 static int set_up(void **state) {
     struct fixture *f = tern_alloc_zero(1, sizeof *f);
     struct tern_error err = {0};
@@ -125,29 +84,6 @@ static int tear_down(void **state) {
     return code;
 }
 
-/* The table of measured.db, as `tune select` has it. */
-struct answers {
-    struct tern_selection_table table;
-    struct tern_times *times;
-    struct tern_selection_steps *steps;
-};
-
-static void open_answers(const struct fixture *f, struct answers *a) {
-    struct tern_error err = {0};
-    char *db = path_in(f, "measured.db");
-    a->table = tern_selection_build(&f->rows);
-    assert_int_equal(tern_times_load(db, "h200", &f->rows, &a->times, &err), TERN_OK);
-    a->steps = tern_times_steps(a->times, &a->table, NULL, H200_SMS);
-    a->table.steps = a->steps;
-    free(db);
-}
-
-static void close_answers(const struct fixture *f, struct answers *a) {
-    tern_times_steps_free(a->steps, f->rows.count);
-    tern_times_free(a->times);
-    tern_selection_free(&a->table);
-}
-
 /* Random problems: tuned and other shapes, M around and beyond the tuned ones, unknown formats. */
 static void write_problems(const struct fixture *f, struct tern_str *expected) {
     static const char *const formats[] = {"ternary-g128", "gptq4-g128", "ternary-channel"};
@@ -156,7 +92,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     struct tern_str problems = {0};
     struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
     enum tern_selection_match unused;
-    size_t unfit = 0, others = 0;
+    size_t unfit = 0, others = 0, beside = 0;
     static const struct {
         int64_t m, n, k;
     } edges[] = {{0, 64, 64},      {1, 68, 64},       {1, 64, 80}, {1, 1 << 23, 64}, {1, 1 << 24, 64},
@@ -165,7 +101,7 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     const struct tern_result *sparse = f->rows.rows;
     while (strcmp(sparse->layer, "lm_head"))
         sparse++;
-    open_answers(f, &answers);
+    open_answers(f, "measured.db", &f->rows, &answers);
     tern_random_init(&r, 1, "export");
     for (int i = 0; i < PROBLEMS; i++) {
         const struct tern_result *like = &f->rows.rows[tern_random_below(&r, f->rows.count)];
@@ -185,7 +121,8 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
         const struct tern_selection_answer answer =
             tern_selection_ask(&answers.table, &problem, tern_dispatch_fits, &limits);
         const struct tern_result *row = answer.row, *kernel = answer.kernel;
-        others += row != kernel;
+        others += answer.match == TERN_SELECTION_BETWEEN && row != kernel;
+        beside += answer.match == TERN_SELECTION_NEAR && row != kernel;
         unfit += row != tern_selection_find(&answers.table, &problem, NULL, NULL, &unused);
         tern_str_printf(&problems, "%s %lld %lld %lld\n", format, (long long)m, (long long)n, (long long)k);
         tern_str_printf(expected, "%s %d", tern_selection_match_name(answer.match),
@@ -202,9 +139,10 @@ static void write_problems(const struct fixture *f, struct tern_str *expected) {
     }
     assert_true(unfit > 0);  /* some choices were turned down for their launch */
     assert_true(others > 0); /* some sizes between are served by another kernel than their row's */
+    assert_true(beside > 0); /* and some shapes beside */
     write_text(f, "problems", problems.data, problems.length);
     tern_str_free(&problems);
-    close_answers(f, &answers);
+    close_answers(&answers);
 }
 
 static void header_compiles_and_answers_as_select(void **state) {
@@ -243,7 +181,7 @@ static void select_command_prints_the_same_choice(void **state) {
     char words[512], line[64];
     struct tern_dispatch_geometry g;
     struct answers answers;
-    open_answers(f, &answers);
+    open_answers(f, "measured.db", &f->rows, &answers);
     const struct tern_selection_problem problem = {NULL, "ternary-g128", 5, 37888, 3584};
     const struct tern_result *kernel = tern_selection_ask(&answers.table, &problem, NULL, NULL).kernel;
     assert_non_null(kernel);
@@ -261,7 +199,7 @@ static void select_command_prints_the_same_choice(void **state) {
     tern_str_format(words, sizeof words,
                     "select --gpu h200 --db %s/measured.db --format ternary-channel --m 5 --n 64 --k 64", f->dir);
     assert_int_equal(run_command(f, &tern_command_select, words, &err), TERN_FAILED);
-    close_answers(f, &answers);
+    close_answers(&answers);
 }
 
 static void same_rows_give_the_same_bytes(void **state) {

@@ -64,7 +64,7 @@ static void rounds_count_how_often_the_device_is_filled(void **state) {
     struct tern_results rows = {0};
     struct tern_dispatch_grid *grid = NULL;
     add(&rows, 128, 128, 1.0, "frag");
-    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
     assert_int_equal(tern_dispatch_rounds(grid, 128, N, K, SMS), 2);
     assert_int_equal(tern_dispatch_rounds(grid, 129, N, K, SMS), 4);
     assert_int_equal(tern_dispatch_rounds(grid, 128, N + 64, K, SMS), 3);
@@ -73,7 +73,25 @@ static void rounds_count_how_often_the_device_is_filled(void **state) {
     assert_int_equal(tern_dispatch_rounds(grid, 0, N, K, SMS), 0);
     tern_dispatch_grid_free(grid);
     tern_str_copy(rows.rows[0].grid[0], sizeof rows.rows[0].grid[0], "min(");
-    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], &grid, NULL), TERN_OK);
+    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
+    tern_dispatch_grid_free(grid);
+    tern_results_free(&rows);
+}
+
+static void work_is_what_the_template_says_or_the_rounds(void **state) {
+    (void)state;
+    struct tern_results rows = {0};
+    struct tern_dispatch_grid *grid = NULL;
+    add(&rows, 128, 128, 1.0, "frag");
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_work(grid, 128, N + 64, K, SMS), 3);
+    tern_dispatch_grid_free(grid);
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "BLOCK_M*ceil_div(N,SMS)", &grid, NULL), TERN_OK);
+    assert_int_equal(tern_dispatch_work(grid, 128, N + 64, K, SMS), 128 * 129);
+    assert_int_equal(tern_dispatch_rounds(grid, 128, N + 64, K, SMS), 3);
+    assert_int_equal(tern_dispatch_work(grid, 0, N, K, SMS), 0); /* no launch, no work */
+    tern_dispatch_grid_free(grid);
+    assert_int_not_equal(tern_dispatch_grid_open(&rows.rows[0], "min(", &grid, NULL), TERN_OK);
     tern_dispatch_grid_free(grid);
     tern_results_free(&rows);
 }
@@ -117,26 +135,27 @@ static void steps_change_where_another_kernel_is_expected_to_win(void **state) {
     add(&k.rows, 512, 128, 80.0, "frag");
     add(&k.rows, 1024, 128, 160.0, "other");
     open_known(&k);
-    struct tern_selection_steps *steps = tern_times_steps(k.times, &k.table, NULL, SMS);
-    assert_int_equal(steps[0].count, 0); /* nothing lies below the first */
+    struct tern_selection_stairs *stairs = tern_times_stairs(k.times, &k.table, NULL, SMS);
+    assert_int_equal(stairs[0].between.count, 0); /* nothing lies below the first */
     /* Up to 256 the smaller tile: 40 us. Up to 383 the larger, in 4 rounds: 50 us, where the smaller takes 60. */
-    assert_int_equal(steps[1].count, 2);
-    assert_int_equal(steps[1].items[0].m, 256);
-    assert_ptr_equal(steps[1].items[0].kernel, &k.rows.rows[0]);
-    assert_int_equal(steps[1].items[1].m, 383);
-    assert_ptr_equal(steps[1].items[1].kernel, &k.rows.rows[1]);
+    assert_int_equal(stairs[1].between.count, 2);
+    assert_int_equal(stairs[1].between.items[0].size, 256);
+    assert_ptr_equal(stairs[1].between.items[0].kernel, &k.rows.rows[0]);
+    assert_int_equal(stairs[1].between.items[1].size, 383);
+    assert_ptr_equal(stairs[1].between.items[1].kernel, &k.rows.rows[1]);
     /* The larger tile takes 6 rounds from 385 on: 1.05 * 50 * 6.5 / 4.5 = 75.8, the smaller 80. */
-    assert_int_equal(steps[2].count, 1);
-    assert_int_equal(steps[2].items[0].m, 511);
-    assert_ptr_equal(steps[2].items[0].kernel, &k.rows.rows[1]);
-    assert_int_equal(steps[3].count, 0); /* the weights are packed otherwise there */
-    tern_times_steps_free(steps, k.rows.count);
+    assert_int_equal(stairs[2].between.count, 1);
+    assert_int_equal(stairs[2].between.items[0].size, 511);
+    assert_ptr_equal(stairs[2].between.items[0].kernel, &k.rows.rows[1]);
+    assert_int_equal(stairs[3].between.count, 0); /* the weights are packed otherwise there */
+    tern_times_stairs_free(stairs, k.rows.count);
     close_known(&k);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_count_how_often_the_device_is_filled),
+        cmocka_unit_test(work_is_what_the_template_says_or_the_rounds),
         cmocka_unit_test(between_two_times_they_follow_the_rounds),
         cmocka_unit_test(from_one_side_there_is_doubt),
         cmocka_unit_test(steps_change_where_another_kernel_is_expected_to_win),

@@ -27,7 +27,7 @@ struct tern_kernel {
     const char *build_key;
     int64_t min_m, max_m;
     int64_t registers, static_smem_bytes;
-    int dependent; /* 1: it was tuned to start before the launch ahead of it has ended, and waits for it itself */
+    int dependent;     /* 1: it was tuned to start before the launch ahead of it has ended, and waits for it itself */
     int rounds_scales; /* 1: it rounds the scales of a row of W to 7 bits of the largest: other weights than the format's */
 };
 
@@ -35,13 +35,13 @@ struct tern_kernel {
 struct tern_choice {
     const struct tern_kernel *kernel; /* NULL: launch nothing */
     int64_t grid[3], block;
-    int64_t cluster;         /* blocks along x in a cluster; 1: no cluster */
-    int64_t smem_bytes;      /* dynamic shared memory */
-    int64_t workspace_bytes; /* device memory that the launch may scribble over; its content need not be set */
+    int64_t cluster;                       /* blocks along x in a cluster; 1: no cluster */
+    int64_t smem_bytes;                    /* dynamic shared memory */
+    int64_t workspace_bytes;               /* device memory that the launch may scribble over; its content need not be set */
     int64_t prologue_grid, prologue_block; /* of kernel->prologue: blocks along x, threads; no cluster, no dynamic shared
                                             * memory. 0: none */
-    int use_cublas;          /* 1: cuBLASLt in the type of x was measured to be faster, or no kernel serves the problem */
-    int use_dequant;         /* 1: so was dequantising the layer each time, with cuBLASLt behind it; 2: the same in FP8 (linear-e4m3) */
+    int use_cublas; /* 1: cuBLASLt in the type of x was measured to be faster, or no kernel serves the problem */
+    int use_dequant; /* 1: so was dequantising the layer each time, with cuBLASLt behind it; 2: the same in FP8 (linear-e4m3) */
     enum tern_match match;
     int64_t tuned_m, tuned_n, tuned_k; /* the problem whose winner this is */
     double tuned_us;                   /* its time there (a prediction in planned tables); 0: unknown */
@@ -51,13 +51,14 @@ struct tern_kernel_ {
     struct tern_kernel kernel;
     void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to prologue_block */
 };
-/* A tuned m; ns of its winner; its steps are for m between the next smaller tuned one and this. */
+/* A tuned m; ns of its winner. Its steps are for m between the next smaller tuned one and this; behind them come those by n, for near
+ * shapes. */
 struct tern_entry_ {
     int64_t m, ns;
-    int kernel, use_cublas, use_dequant, first_step, step_count;
+    int kernel, use_cublas, use_dequant, first_step, step_count, near_count;
 };
-struct tern_step_ { /* up to this m, from behind the step before */
-    int64_t m;
+struct tern_step_ { /* up to this m, or n, from behind the step before */
+    int64_t size;
     int kernel;
 };
 struct tern_group_ { /* a tuned (n, k): entries of ascending m */

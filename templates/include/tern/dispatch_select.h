@@ -6,9 +6,15 @@
 
 #include <string.h>
 
-static inline int64_t tern_min_(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t tern_max_(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t tern_ceil_div_(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+static inline int64_t tern_min_(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t tern_max_(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static inline int64_t tern_ceil_div_(int64_t a, int64_t b) {
+    return a / b + (a % b > 0);
+}
 
 /* The kernel is made for this m, and its launch, then in *c, is within the limits of the device. */
 static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, int64_t n, int64_t k,
@@ -21,34 +27,46 @@ static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, 
            c->grid[2] <= 65535 && c->block > 0 && c->block <= 1024 && c->cluster > 0 &&
            (c->cluster == 1 || c->grid[0] % c->cluster == 0) && c->smem_bytes >= 0 &&
            c->smem_bytes + kernel->kernel.static_smem_bytes <= t->smem_bytes && c->workspace_bytes >= 0 &&
-           (!kernel->kernel.prologue || (c->prologue_grid > 0 && c->prologue_grid <= 2147483647 &&
-                                         c->prologue_block > 0 && c->prologue_block <= 1024));
+           (!kernel->kernel.prologue ||
+            (c->prologue_grid > 0 && c->prologue_grid <= 2147483647 && c->prologue_block > 0 && c->prologue_block <= 1024));
 }
 
-/* The kernel for m between this entry's and the one before; -1 where none was found. */
-static inline int tern_step_below_(const struct tern_table *t, const struct tern_entry_ *entry, int64_t m) {
+/* The kernel for sizes like this one; -1 where none was found. */
+static inline int tern_step_for_(const struct tern_step_ *steps, int count, int64_t size) {
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (size <= steps[middle].size)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < count ? steps[low].kernel : -1;
+}
+
+/* The one for a problem that is not this entry's: of a near shape by its n, else by its m, between this entry's and the one before. */
+static inline int tern_step_below_(const struct tern_table *t, const struct tern_entry_ *entry, int64_t m, int64_t n,
+                                   int near_shape, int between) {
     const struct tern_step_ *steps = t->steps + entry->first_step;
-    int i;
-    for (i = 0; i < entry->step_count; i++)
-        if (m <= steps[i].m)
-            return steps[i].kernel;
-    return -1;
+    const int beside = near_shape ? tern_step_for_(steps + entry->step_count, entry->near_count, n) : -1;
+    return beside >= 0 || !between ? beside : tern_step_for_(steps, entry->step_count, m);
 }
 
-/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. Between two tuned m: the kernel that the
- * exporter expects to be the fastest, if it found one. Else the next larger tuned m costs at most its own time, the next
+/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. For near shapes and between two tuned m: the
+ * kernel that the exporter expects to be the fastest, if it found one. Else the next larger tuned m costs at most its own time, the next
  * smaller one ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger,
  * then the nearest smaller that does. */
 static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, const struct tern_group_ *group, int64_t m,
-                                                   int64_t n, int64_t k, struct tern_choice *c, int *kernel, int *exact) {
+                                                   int64_t n, int64_t k, int near_shape, struct tern_choice *c, int *kernel,
+                                                   int *exact) {
     const struct tern_entry_ *entries = t->entries + group->first;
     const int count = group->count;
     int above = 0, i;
     while (above < count && entries[above].m < m)
         above++;
     *exact = above < count && entries[above].m == m;
-    if (above < count && above > 0 && !*exact) {
-        *kernel = tern_step_below_(t, &entries[above], m);
+    if (above < count) {
+        *kernel = tern_step_below_(t, &entries[above], m, n, near_shape, above > 0 && !*exact);
         if (*kernel >= 0 && tern_takes_(t, *kernel, m, n, k, c))
             return &entries[above];
     }
@@ -110,7 +128,7 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     const struct tern_group_ *group;
     const struct tern_entry_ *entry;
     int64_t over = 1, under = 1;
-    int kernel = 0, exact = 0;
+    int kernel = 0, exact = 0, near_shape;
     struct tern_choice choice, none;
     memset(&none, 0, sizeof none);
     if (m <= 0 || n <= 0 || k <= 0)
@@ -120,8 +138,9 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
         return none;
     family = tern_family_of_(t, op ? op : "linear-a16", format);
     group = family ? tern_nearest_(t, family, n, k, &over, &under) : NULL;
+    near_shape = over != under && over <= 4 * under;
     choice = none;
-    entry = group ? tern_find_(t, group, m, n, k, &choice, &kernel, &exact) : NULL;
+    entry = group ? tern_find_(t, group, m, n, k, near_shape, &choice, &kernel, &exact) : NULL;
     if (!entry)
         return none;
     choice.kernel = &t->kernels[kernel].kernel;
@@ -131,10 +150,10 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     choice.tuned_n = group->n;
     choice.tuned_k = group->k;
     choice.tuned_us = entry->ns < unknown_ns ? (double)entry->ns / 1000.0 : 0.0;
-    if (over > 4 * under)
-        choice.match = TERN_MATCH_DEFAULT;
-    else if (over != under)
+    if (near_shape)
         choice.match = TERN_MATCH_NEAR;
+    else if (over != under)
+        choice.match = TERN_MATCH_DEFAULT;
     else
         choice.match = exact ? TERN_MATCH_EXACT : TERN_MATCH_BETWEEN;
     return choice;
