@@ -43,7 +43,8 @@ void tern_outlook_free(struct tern_outlook *o);
 /* The kernel that is expected to be the fastest at m of those that read this layout; NULL, and INFINITY, where nothing is known. */
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
 
-/* Steps between the rows of each group, one list a row: the caller sets them in the table and frees them. stand_ins may be NULL. */
+/* Of each row the steps by M from the row below it in its group, and those by N for near shapes: the caller sets them in the table and frees
+ * them. stand_ins may be NULL. */
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
                                                 const struct tern_export_stand_in *stand_ins, int64_t sms);
 void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count);
