@@ -43,6 +43,7 @@ struct point {
     double centred;                    /* ln of the prediction, less the mean of all */
     bool asked, told, twin;            /* twin: of a neighbouring problem's winner */
     double variance, mean;             /* of r, given the evidence */
+    double us;                         /* as told; infinite where there is no time */
 };
 
 /* One measurement: of a point of this problem, or of its twin on a neighbouring one. */
@@ -64,7 +65,6 @@ struct tern_search {
     size_t evidence_count, evidence_room, family_count, asked;
     double surprise; /* sum of the squares of whitened evidence: its number, if the variances are of the right size */
     double limit_us, best_us;
-    const struct point *best; /* NULL before the first time told */
 };
 
 enum tern_strategy tern_strategy_find(const char *name) {
@@ -368,18 +368,30 @@ static struct point *step_away(const struct tern_search *s, const struct point *
     return nearest;
 }
 
-/* The most promising candidate that is a step of one parameter, and of what the grid makes follow from it, away from the best.
- * What is known of a parameter may be of problems where it acts the other way: before the end each step has its say, unless it is
- * far out of reach. */
+/* The fastest of a family, NULL if none has a time. */
+static const struct point *best_of(const struct tern_search *s, size_t family) {
+    const struct point *best = NULL;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->points[i].p.family == family && s->points[i].told && s->points[i].us < (best ? best->us : (double)INFINITY))
+            best = &s->points[i];
+    return best;
+}
+
+/* The most promising candidate that is a step of one parameter, and of what the grid makes follow from it, away from the best of its
+ * family. What is known of a parameter may be of problems where it acts the other way: before the end each step has its say, also those of
+ * families that are not ahead, unless it is far out of reach. */
 static struct point *untried_step(const struct tern_search *s) {
     struct point *found = NULL;
-    for (size_t v = 0; s->best && v < s->best->p.value_count; v++)
-        for (int step = -1; step <= 1; step += 2) {
-            struct point *p = step_away(s, s->best, v, step);
-            if (p && is_open(p) && lower_bound(s, p, NEAR_SDS) < log(s->best_us) &&
-                (!found || lower_bound(s, p, 0) < lower_bound(s, found, 0)))
-                found = p;
-        }
+    for (size_t family = 0; family < s->family_count; family++) {
+        const struct point *best = best_of(s, family);
+        for (size_t v = 0; best && v < best->p.value_count; v++)
+            for (int step = -1; step <= 1; step += 2) {
+                struct point *p = step_away(s, best, v, step);
+                if (p && is_open(p) && lower_bound(s, p, NEAR_SDS) < log(s->best_us) &&
+                    (!found || lower_bound(s, p, 0) < lower_bound(s, found, 0)))
+                    found = p;
+            }
+    }
     return found;
 }
 
@@ -416,12 +428,10 @@ void tern_search_tell(struct tern_search *s, size_t index, double us) {
     if (p->told)
         return;
     p->told = true;
-    if (!(us > 0) || !isfinite(us))
+    p->us = us > 0 && isfinite(us) ? us : (double)INFINITY;
+    if (!isfinite(p->us))
         return;
-    if (us < s->best_us) {
-        s->best_us = us;
-        s->best = p;
-    }
+    s->best_us = fmin(s->best_us, us);
     if (s->strategy == TERN_STRATEGY_RACE)
         learn(s, index, 0, log(us / p->p.predicted_us));
 }
