@@ -36,7 +36,8 @@
 constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS, THREADS = CONSUMERS + TERN_WARPGROUP;
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS,
               CTA_TILES = 4 * BLOCKS; /* 64-row blocks of W of a CTA at most, and 16-row tiles */
-constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = PAIR ? 2 * BLOCKS - 1 : BLOCKS; /* of a tile of the sweep */
+typedef struct tern_share<PAIR, WARPS_N, ROW_BLOCKS> share;
+constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = share::tile_blocks; /* of a tile of the sweep */
 constexpr bool GROUPED = GROUP > 0;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
@@ -101,7 +102,6 @@ __device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
     return tern_sweep_next<TILE_BLOCKS, 0>(sweep);
 }
 
-typedef struct tern_share<PAIR, WARPS_N, ROW_BLOCKS> share;
 __device__ __forceinline__ share find_share(const tern_sweep &sweep, const worker &self) {
     return share::find(sweep, self.rank, self.k_tiles);
 }
@@ -118,33 +118,32 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 
 enum { X_MAP = boxes::MAPS, MAPS }; /* tensor maps of a CTA, in its part of the workspace */
 
-/* Row tiles of a box: no tile of y that the CTA works on has more. */
-__device__ __forceinline__ int box_tiles(const tern_args &args) {
-    const int whole = (int)tern_sweep_largest<TILE_BLOCKS>(start_sweep(args));
-    return 4 * (PAIR ? (whole + 1) / 2 : whole);
-}
+/* Scaled weights may take the short way of short_scale.cuh in k tiles where all scales are small enough: a warp looks at each that has landed, and
+ * leaves a word beside the stage. */
+constexpr bool SHORT_WAY = SCALE_WEIGHTS && GROUPED && BITS == 2 && !HAS_ZEROS && !BF16;
 
-/* Has the copy engine bring the k tiles of a tile of y: x, and the weights of all its row blocks. */
+/* Has the copy engine bring the k tiles of a tile of y: x, and the weights of all its row blocks. Landed is what other producers work on; they do not
+ * wait for codes. */
 __device__ __forceinline__ void copy_stages(const worker &self, const tern_sweep &sweep, const unsigned char *maps,
-                                            unsigned char *shared, int tiles, tern_ring &fill) {
-    const int first = 4 * find_share(sweep, self).first, row = (int)sweep.tile_m * BLOCK_M;
+                                            unsigned char *shared, int tiles, int box, tern_ring &fill) {
+    const share mine = find_share(sweep, self);
+    const int first = 4 * mine.first, row = (int)sweep.tile_m * BLOCK_M;
+    const int codes = 4 * mine.blocks * TILE_BYTES, side = tiles * (boxes::scale_bytes + boxes::zero_bytes);
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         if (self.lane == 0) {
-            void *landed = barrier_of(shared, fill.stage, TERN_LANDED);
-            tern_barrier_arrive_expect(landed, X_BYTES + boxes::bytes(tiles));
+            void *landed = barrier_of(shared, fill.stage, TERN_LANDED), *full = barrier_of(shared, fill.stage, TERN_FULL);
+            tern_barrier_arrive_expect(landed, X_BYTES + (SHORT_WAY ? side : 0));
+            tern_barrier_arrive_expect(full, codes + (SHORT_WAY ? 0 : side));
             tern_slice_boxes<X_BYTES>(shared + fill.stage * X_BYTES, maps + X_MAP * TERN_TENSOR_MAP, row, k_tile, landed);
-            boxes::copy(maps, shared + CODES_AT + fill.stage * CODE_BYTES, shared + SIDE_AT + fill.stage * SIDE_BYTES, first,
-                        k_tile, landed);
+            boxes::copy_side(maps, shared + SIDE_AT + fill.stage * SIDE_BYTES, first, k_tile, SHORT_WAY ? landed : full);
+            boxes::copy_codes(maps, shared + CODES_AT + fill.stage * CODE_BYTES, first, k_tile, 4 * mine.blocks, box, full);
         }
         tern_ring_advance<STAGES>(fill);
     }
 }
 
-/* Scaled weights may take the short way of short_scale.cuh in k tiles where all scales are small enough: a warp looks at each that has landed, and
- * leaves a word beside the stage. */
-constexpr bool SHORT_WAY = SCALE_WEIGHTS && GROUPED && BITS == 2 && !HAS_ZEROS && !BF16;
 typedef struct tern_short_scale<SHORT_WAY ? ZERO : 1> short_scale;
 __device__ __forceinline__ void check_stages(const worker &self, unsigned char *shared, int tiles, tern_ring &fill) {
 #pragma unroll 1
@@ -166,8 +165,7 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
     tern_ring fill = {0, 1};
     shared = tern_shared_kept(shared);
     if (ROLE == COPY)
-        for (int map = 0; map < MAPS; map++)
-            tern_tensor_map_acquire(maps + map * TERN_TENSOR_MAP);
+        tern_tensor_map_acquire(maps + X_MAP * TERN_TENSOR_MAP), boxes::acquire_maps(maps);
     tern_sweep sweep = start_sweep(args);
     while (next_tile(sweep)) {
         const int count = self.k_end - self.k_begin;
@@ -178,9 +176,9 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         if (ROLE == CHECK && SHORT_WAY)
             check_stages(self, shared, tiles, fill);
         if (ROLE == COPY)
-            copy_stages(self, sweep, maps, shared, tiles, fill);
+            copy_stages(self, sweep, maps, shared, tiles, share::step(start_sweep(args)), fill);
         __syncwarp();
-        if (WARPS_K > 1 || find_share(sweep, self).divided())
+        if (WARPS_K > 1 || find_share(sweep, self).divided)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
         if (CLUSTER > 1)
             tern_cluster_wait();
@@ -382,9 +380,9 @@ __device__ __forceinline__ void add_up(const share &mine, const worker &self, co
         tern_parts_sum<WARPS_K, CONSUMERS>(state.sum, shared + self.n * ((WARPS_K - 1) * ROW_BLOCKS * 256 * BLOCK_M),
                                            self.part, mine.slots(self.n), PARTS);
     if (WARPS_N > 1)
-        tern_items_sum<WARPS_N, CONSUMERS>(state.sum[ROW_BLOCKS - 1], shared, mine.divided(), self.n, mine.owner(self.n),
+        tern_items_sum<WARPS_N, CONSUMERS>(state.sum[ROW_BLOCKS - 1], shared, mine.divided, self.n, mine.owner(self.n),
                                            mine.behind(self.n), PARTS);
-    if (WARPS_K > 1 || mine.divided()) {
+    if (WARPS_K > 1 || mine.divided) {
         tern_fence_async();
         tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
     }
@@ -450,16 +448,15 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
             tern_cluster_arrive(); /* sums of the tile before have been read */
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
-
         multiply(mine, self, state, shared);
         add_up(mine, self, state, shared);
         store_sums(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
     }
 }
 
-/* One warp prepares the barriers: a stage is full when x is turned and scales are looked at, and empty when all warps of one part have read it. */
+/* One warp prepares the barriers: a stage is full when codes are there, x is turned and scales are looked at, and empty when all warps of one part have read it. */
 __device__ __forceinline__ void start_barriers(unsigned char *shared, int lane) {
-    tern_slices_init<STAGES>(shared + BARRIERS_AT, lane, (SHORT_WAY ? 2 : 1) * TERN_WARP_ARRIVALS,
+    tern_slices_init<STAGES>(shared + BARRIERS_AT, lane, 1 + (SHORT_WAY ? 2 : 1) * TERN_WARP_ARRIVALS,
                              4 * WARPS_N * TERN_WARP_ARRIVALS);
     if (CLUSTER > 1 && lane < WARPGROUPS)
         tern_barriers_init(shared + SUM_BARRIERS_AT + 8 * lane, 1, 1);
@@ -469,13 +466,14 @@ __device__ __forceinline__ void start_barriers(unsigned char *shared, int lane) 
 /* What each of the producing warps does: up to the first barrier something else. */
 __device__ __forceinline__ void produce_all(const tern_args &args, unsigned char *shared) {
     const worker self = find_worker(args);
-    const int tiles = box_tiles(args);
+    const int tiles = share::highest(start_sweep(args));
     unsigned char *maps = static_cast<unsigned char *>(args.workspace) + MAPS * TERN_TENSOR_MAP * blockIdx.x;
     unsigned char *scratch = shared + OUTPUT_AT + TERN_TENSOR_MAP * self.warp;
-    if (self.warp == 1)
+    if (self.warp == 2) /* which has a map to make only where there are zero points */
         start_barriers(shared, self.lane);
     if (self.warp < boxes::MAPS)
-        boxes::make_map(self.warp, args, maps, scratch, tiles, self.lane);
+        boxes::make_map(self.warp, args, maps, scratch, self.warp == boxes::CODES ? share::step(start_sweep(args)) : tiles,
+                        self.lane);
     else
         tern_tensor_map_make<2>(maps + X_MAP * TERN_TENSOR_MAP, scratch, {args.x, args.k, args.m, 64, BLOCK_M}, self.lane);
     __syncthreads();

@@ -55,6 +55,19 @@ local function register_rule(p, problem)
     end
 end
 
+local row_blocks_values = { 1, 2, 3, 4, 5, 7 }
+
+-- A loop goes over all slots of a warpgroup, or all but the last (kernel.cu): so no slot is left empty where fewer hold the largest tile.
+local function slot_rule(p, share)
+    local function room(slots) return p.WARPS_N * slots * (1 + p.PAIR) - p.PAIR end
+    local parts = (share + room(p.ROW_BLOCKS) - 1) // room(p.ROW_BLOCKS)
+    for _, fewer in ipairs(row_blocks_values) do
+        if fewer < p.ROW_BLOCKS and room(fewer) * parts >= share then
+            return "fewer row blocks a warpgroup hold a CTA's share"
+        end
+    end
+end
+
 -- Tiles that fit M and N: x rows not wasted, and every row block of a share at once. Small N is for checking: it takes any tile.
 local function shape_rule(p, problem, gpu)
     local ctas = gpu.sms // (p.CLUSTER_K * (1 + p.PAIR))
@@ -76,9 +89,6 @@ local function shape_rule(p, problem, gpu)
         return "no odd row block to share"
     end
     local blocks = p.WARPS_N * p.ROW_BLOCKS * (1 + p.PAIR) - p.PAIR
-    if blocks > 1 and blocks >= 2 * share then
-        return "the tile has room for twice a CTA's share"
-    end
     -- no tile has room for more than 7 row blocks of every size of x; x comes once a tile, and beside 8 bits it is little
     local whole = problem.bits < 8 and math.min(share, 7) or 1
     if blocks < share and (p.CLUSTER_K > 1 or p.PAIR == 1 or blocks < whole or 2 * blocks < share) then
@@ -87,6 +97,7 @@ local function shape_rule(p, problem, gpu)
     if 3 * p.CLUSTER_K * p.WARPS_K * 128 > problem.k then
         return "fewer than three k tiles for each CTA"
     end
+    return slot_rule(p, share)
 end
 
 -- The ring: as many stages as shared memory holds.
@@ -167,7 +178,7 @@ return {
         { name = "WARPS_K", values = { 1, 2, 3, 4 }, default = default.WARPS_K, doc = "warpgroups that take k tiles in turn" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
-        { name = "ROW_BLOCKS", values = { 1, 2, 3, 4, 5, 7 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
+        { name = "ROW_BLOCKS", values = row_blocks_values, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each warpgroup" },
         { name = "PAIR", values = { 0, 1 }, default = default.PAIR, doc = "1: two CTAs share an odd row block, half of K each" },
         { name = "STAGES", values = stages, default = default.STAGES, doc = "k tiles in the ring" },
     },

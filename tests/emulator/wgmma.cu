@@ -297,12 +297,28 @@ template <bool PAIR> static void share_tile(const struct tern_args &args) {
                     work[n]++;
                 }
         }
+    for (int n = 0; n < 3; n++)
+        if (mine.divided && work[n] >= (unsigned)((mine.each + 1) * k_tiles))
+            tern_emu_fault("share: divided, and yet a warpgroup has a whole row block more");
 }
 extern "C" __global__ void wgmma_share(struct tern_args args) {
     share_tile<false>(args);
 }
 extern "C" __global__ void wgmma_share_pair(struct tern_args args) {
     share_tile<true>(args);
+}
+
+// Boxes of codes fit into the room of a block and make up all its tiles, of m row blocks times k tiles of x. y: how many tiles each block had.
+extern "C" __global__ void wgmma_share_boxes(struct tern_args args) {
+    typedef struct tern_share<true, 2, 2> share;
+    tern_sweep sweep = tern_sweep_start<share::tile_blocks, true>(64 * args.m, (unsigned)args.k, blockIdx.x, gridDim.x);
+    const int highest = share::highest(sweep), step = share::step(sweep);
+    while (tern_sweep_next<share::tile_blocks, 0>(sweep)) {
+        const int tiles = 4 * share::find(sweep, 0, 2).blocks;
+        if (tiles > highest || tiles % step != 0 || highest > 4 * 2 * 2)
+            tern_emu_fault("share: boxes do not make up a tile");
+        ((unsigned *)args.y)[blockIdx.x]++;
+    }
 }
 
 // Every block counts itself at two counters of the workspace, whose content is what the host put there. y: what it got.

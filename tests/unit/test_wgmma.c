@@ -379,6 +379,19 @@ static void shares_are_whole_and_even(void **state) {
             }
 }
 
+/* Where tiles of y are equally high, and where they are not: several of a share, or several of x. */
+static void boxes_make_up_tiles(void **state) {
+    (void)state;
+    struct tern_error err = {0};
+    for (int i = 0; i < 3 * 20; i++) {
+        uint32_t y[4] = {0};
+        struct emulator_case c = {.entry = "wgmma_share_boxes", .blocks = 4, .block = 1, .y_bytes = sizeof y};
+        c.m = i % 20 + 4, c.k = i / 20 + 1;
+        assert_int_equal(emulator_launch(&wgmma, &c, y, &err), TERN_OK);
+        assert_true(y[0] > 0 && y[3] > 0);
+    }
+}
+
 /* All scales below 1 (symmetric GPTQ: 1/2) of either sign, subnormal ones and zero too, and with them all codes in all places. */
 static void short_scales_are_exact(void **state) {
     (void)state;
@@ -477,6 +490,7 @@ int main(void) {
         cmocka_unit_test(stream_k_visits_all_once),
         cmocka_unit_test(aid_visits_all_once),
         cmocka_unit_test(shares_are_whole_and_even),
+        cmocka_unit_test(boxes_make_up_tiles),
         cmocka_unit_test(short_scales_are_exact),
         cmocka_unit_test(counts_start_from_anything),
         cmocka_unit_test(boxes_are_swizzled_and_padded),

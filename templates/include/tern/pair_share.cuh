@@ -2,7 +2,7 @@
 // between them and, if it has an odd number, the middle one: half of K each. Owns nothing.
 //
 // A warpgroup has ROW_BLOCKS slots. Row blocks go round the warpgroups as often as all get one. What is left, fewer than there are warpgroups, and half of
-// the middle one, are items: each is in the last slot of one warpgroup or more, which divide K between them, so that all are as busy as can be.
+// the middle one, are items: each is in the last slot of a warpgroup, or of several that divide K between them, where that makes the busiest less busy.
 // So a slot has something to do in all k tiles, or in none, but for the last.
 #ifndef TERN_PAIR_SHARE_CUH
 #define TERN_PAIR_SHARE_CUH
@@ -12,38 +12,50 @@
 // Row blocks first .. first + blocks - 1. The shared one is the last of rank 0, which has its k tiles 0 .. half - 1, and the first
 // of rank 1, which has the rest.
 template <bool PAIR, int WARPS_N, int ROW_BLOCKS> struct tern_share {
+    static constexpr int tile_blocks = WARPS_N * ROW_BLOCKS * (PAIR ? 2 : 1) - (PAIR ? 1 : 0); // of both blocks, at most
     int first, blocks, half, rank; // half: 0 where nothing is shared
     int each, items;               // row blocks that each warpgroup n has whole; what is left, the half one last
+    // Items are divided between warpgroups, which give their sums of one to its owner. That empties the ring, so it is done in the last tile only, and
+    // where each whole item gets two warpgroups or more, and the half one one: else some warpgroup has a whole one, whatever the others have.
+    bool divided;
 
     static __device__ __forceinline__ tern_share find(const tern_sweep &sweep, int rank, int k_tiles) {
         const int first = (int)sweep.row_block, all = (int)sweep.blocks;
-        tern_share s = {first, all, 0, 0, 0, 0};
+        tern_share s = {first, all, 0, 0, 0, 0, false};
         if (PAIR)
-            s = {first + rank * (all / 2), (all + 1) / 2, all % 2 * (k_tiles / 2), rank, 0, 0};
-        const int whole = s.blocks - (s.half > 0 ? 1 : 0);
+            s = {first + rank * (all / 2), (all + 1) / 2, all % 2 * (k_tiles / 2), rank, 0, 0, false};
+        const int halves = s.half > 0 ? 1 : 0, whole = s.blocks - halves;
         s.each = whole / WARPS_N, s.items = s.blocks - s.each * WARPS_N;
+        s.divided = WARPS_N > 1 && sweep.next >= sweep.end && s.items > 0 && 2 * (s.items - halves) + halves <= WARPS_N;
         return s;
     }
-    // The item of warpgroup n, if there is any, the first warpgroup that has it, and behind the last.
-    __device__ __forceinline__ int item(int n) const { return n * items / WARPS_N; }
-    __device__ __forceinline__ int owner(int n) const { return (item(n) * WARPS_N + items - 1) / (items > 0 ? items : 1); }
-    __device__ __forceinline__ int behind(int n) const {
-        return ((item(n) + 1) * WARPS_N + items - 1) / (items > 0 ? items : 1);
+    // Row tiles (16 rows) that no tile of a sweep that has not begun has more of in a block, and as many as all tiles are multiples of.
+    static __device__ __forceinline__ int highest(const tern_sweep &sweep) {
+        const int whole = (int)tern_sweep_largest<tile_blocks>(sweep);
+        return 4 * (PAIR ? (whole + 1) / 2 : whole);
     }
-    // Some item is divided between warpgroups, which give their sums of it to its owner.
-    __device__ __forceinline__ bool divided() const { return WARPS_N > 1 && items > 0 && items < WARPS_N; }
-    __device__ __forceinline__ bool gives(int n) const { return items > 0 && owner(n) != n; }
+    static __device__ __forceinline__ int step(const tern_sweep &sweep) {
+        return sweep.tiles_m > 1 || sweep.end - sweep.next > tile_blocks ? 4 : highest(sweep);
+    }
+    // The item of warpgroup n, if it has one, the first warpgroup that has it, and behind the last.
+    __device__ __forceinline__ bool has_item(int n) const { return divided || n < items; }
+    __device__ __forceinline__ int item(int n) const { return divided ? n * items / WARPS_N : n; }
+    __device__ __forceinline__ int owner(int n) const { return divided ? (item(n) * WARPS_N + items - 1) / items : n; }
+    __device__ __forceinline__ int behind(int n) const {
+        return divided ? ((item(n) + 1) * WARPS_N + items - 1) / items : n + 1;
+    }
+    __device__ __forceinline__ bool gives(int n) const { return owner(n) != n; }
     // It has half a row block of two blocks, or part of that.
     __device__ __forceinline__ bool has_half(int n) const { return PAIR && half > 0 && item(n) == items - 1; }
     // Slots up to the last of which it has sums in the end.
-    __device__ __forceinline__ int slots(int n) const { return items > 0 && owner(n) == n ? ROW_BLOCKS : each; }
-    __device__ __forceinline__ bool empty(int n, int b) const { return b >= each && !(b == ROW_BLOCKS - 1 && items > 0); }
+    __device__ __forceinline__ int slots(int n) const { return has_item(n) && owner(n) == n ? ROW_BLOCKS : each; }
+    __device__ __forceinline__ bool empty(int n, int b) const { return b >= each && !(b == ROW_BLOCKS - 1 && has_item(n)); }
     // The place of slot b in the block's row blocks: slots of whole ones follow each other from usual(n, 0) on, WARPS_N apart.
     __device__ __forceinline__ int usual(int n, int b) const {
         return (PAIR && rank == 1 && half > 0 ? 1 : 0) + b * WARPS_N + n;
     }
     __device__ __forceinline__ int place(int n, int b) const {
-        if (b < ROW_BLOCKS - 1 || items == 0)
+        if (b < ROW_BLOCKS - 1 || !has_item(n))
             return usual(n, b);
         return has_half(n) ? rank == 1 ? 0 : blocks - 1 : usual(item(n), each);
     }
@@ -52,7 +64,7 @@ template <bool PAIR, int WARPS_N, int ROW_BLOCKS> struct tern_share {
         int begin, end;
     };
     __device__ __forceinline__ range last(int n, int count) const {
-        if (items == 0)
+        if (!has_item(n))
             return {0, each == ROW_BLOCKS ? count : 0};
         const int from = has_half(n) && rank == 1 ? half : 0, all = (has_half(n) && rank == 0 ? half : count) - from;
         const int part = n - owner(n), parts = behind(n) - owner(n);

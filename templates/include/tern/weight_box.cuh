@@ -28,12 +28,23 @@ template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int TILES> st
             tern_tensor_map_make<8>(maps + which * TERN_TENSOR_MAP, scratch,
                                     {base, groups * group_bytes / 8, (args.n + 15) / 16, bytes / 8, tiles}, lane);
     }
-    // Bytes of the boxes of `tiles` row tiles.
-    static __device__ __forceinline__ int bytes(int tiles) { return tiles * (tile_bytes + scale_bytes + zero_bytes); }
-    // Starts the copies of k tile `k_tile` from row tile `row_tile` on, which count against the barrier's announced bytes. One thread.
-    static __device__ __forceinline__ void copy(const unsigned char *maps, unsigned char *codes, unsigned char *side,
-                                                int row_tile, int k_tile, void *barrier) {
-        tern_tensor_copy(codes, maps, k_tile * (tile_bytes / 8), row_tile, barrier);
+    // Makes maps that other warps have made known to one that copies; that of codes it has made itself.
+    static __device__ __forceinline__ void acquire_maps(const unsigned char *maps) {
+        if (GROUPED)
+            tern_tensor_map_acquire(maps + SCALES * TERN_TENSOR_MAP);
+        if (zero_bytes > 0)
+            tern_tensor_map_acquire(maps + ZEROS * TERN_TENSOR_MAP);
+    }
+    // Starts the copies of k tile `k_tile` from row tile `row_tile` on: codes of `tiles` in boxes of `box`, tile_bytes each, or scales and zeros of a
+    // box, scale_bytes + zero_bytes a row tile. They count against the barrier's announced bytes. One thread.
+    static __device__ __forceinline__ void copy_codes(const unsigned char *maps, unsigned char *codes, int row_tile,
+                                                      int k_tile, int tiles, int box, void *barrier) {
+#pragma unroll 1 // it is one box as a rule
+        for (int t = 0; t < tiles; t += box)
+            tern_tensor_copy(codes + t * tile_bytes, maps, k_tile * (tile_bytes / 8), row_tile + t, barrier);
+    }
+    static __device__ __forceinline__ void copy_side(const unsigned char *maps, unsigned char *side, int row_tile,
+                                                     int k_tile, void *barrier) {
         if (GROUPED)
             tern_tensor_copy(side, maps + SCALES * TERN_TENSOR_MAP, GROUPS::first(k_tile) * 4, row_tile, barrier);
         if (zero_bytes > 0)
