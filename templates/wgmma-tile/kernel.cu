@@ -3,8 +3,7 @@
  * Warp-specialised and persistent. One warpgroup produces a ring of STAGES slices of 128 k: x in swizzled tiles; code words, scales and
  * zero points by cp.async. CONSUMERS warpgroups multiply: W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four
  * stacked 16-row tiles of layout frag16x128, one a warp), x the shared-memory operand with BLOCK_M columns. While one chunk of k-steps
- * multiplies, the next is dequantised into a second set of registers. The layout is the one that the decode templates read;
- * tern/wgmma_codes.cuh undoes its k order.
+ * multiplies, the next is dequantised into a second set of registers. tern/wgmma_codes.cuh undoes the k order of the layout.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -17,8 +16,7 @@
  *   PAIR            two blocks share an odd row block: 1: half of K each, at last; 2: the same beside the others, by one more
  *                   warpgroup; 3: by such a one half of the columns each; 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
- *   STREAM_K        1: tiles are cut along K so that all blocks have equally much to do (tern/stream_k.cuh); 2: whole tiles, and in the last
- *                   turn blocks without one take a part of the others' K; 0: whole tiles
+ *   STREAM_K        0: whole tiles; 1: cut along K, equally much for all blocks (tern/stream_k.cuh); 2: blocks without one in the last turn help
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
@@ -49,8 +47,7 @@ constexpr int WIDEST = ODD ? 192 : 256;       /* columns of a product, of whose 
 constexpr int SETS = CHUNKS % 4 == 0 && !ODD && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
 typedef struct tern_groups<GROUP> groups;
 constexpr bool GROUPED = GROUP > 0, SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
-constexpr bool LOAD_AHEAD =
-    !SCALE_SUMS; /* a slice's codes and scales a chunk early, unless the last scale is still needed */
+constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* a slice's codes and scales a chunk early, unless the last scale is needed */
 
 typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4 * BLOCKS> copies;
 typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4> odd_copies; /* of the shared row block */
@@ -89,7 +86,8 @@ static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTER
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
 static_assert(MAP_AT + X_COPY * TERN_TENSOR_MAP <= 232448, "what a block may have");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(STAGES % K_PARTS == 0, "a stage has slices of one turn only: a barrier knows no more than a parity");
+static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0,
+              "parts are equal, and a stage has slices of one turn only: a barrier knows no more than a parity");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (PAIR == 3 ? 8 : 16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
@@ -97,7 +95,6 @@ static_assert(BLOCK_M % (PAIR == 3 ? 8 : 16 * CLUSTER_K) == 0 && CTA_TILES <= 32
 static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)),
               "one way to divide K at a time");
 constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
-static_assert(CONSUMERS % K_PARTS == 0, "parts are equal");
 static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
 
 typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
@@ -106,8 +103,7 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
-/* ---- producers: warp 0 copies codes, scales and zeros; warp 1 has the copy engine bring x, or makes what warps 2 and 3 have
- * copied known to the tensor cores ---- */
+/* ---- producers: warp 0 copies what belongs to W; warp 1 has x brought, or makes what warps 2 and 3 have copied known ---- */
 
 /* Warp 0: what belongs to W, of the shared row block last. */
 __device__ __forceinline__ void produce_weights(const tern_args &args, const tern_place &at, unsigned char *shared,
@@ -130,14 +126,14 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const ter
     }
 }
 
-__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, unsigned char *map) {
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, const unsigned char *map) {
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
-    if (X_COPY > 0 && warp == 1) /* while the others begin */
-        tern_tensor_map_make<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, lane);
     tern_place at;
     plan tiles(args, at);
+    if (X_COPY > 0 && warp == 1) /* behind the plan, which takes as long as the map's way */
+        tern_tensor_map_acquire(map);
     if (PAIR == 2)
         tern_cluster_wait();
     while (tiles.next(at)) {
@@ -466,21 +462,28 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
     store_sums<ODD_COLUMNS>(args, odd, state, shared, 1, 0);
 }
 
+/* One thread of each warp, its barriers: those of lanes of one warp are set up one after the other, while all wait. */
+__device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
+    constexpr int READERS = 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS;
+    if (warp < STAGES) /* full: x or its announcement, and the lanes that copy codes and scales */
+        tern_slice_init(shared + BARRIERS_AT, warp, (HALVES ? 0 : 1) + 32, READERS);
+    if (HALVES && warp < HALVES)
+        tern_half_slice_init(shared + HALVES_AT, warp, READERS);
+    if (PAIR == 2 && warp == STAGES)
+        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
+    if (CLUSTER_K > 1 && warp == STAGES)
+        tern_barrier_init(shared + SENT_AT, 1);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
     TERN_SHARED_DYNAMIC(shared);
-    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    const int warp = (int)tern_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
-    /* Full: x or its announcement, and the lanes that copy codes and scales. */
-    constexpr int READERS = 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS;
-    if (threadIdx.x < STAGES)
-        tern_slice_init(shared + BARRIERS_AT, (int)threadIdx.x, (HALVES ? 0 : 1) + 32, READERS);
-    if (threadIdx.x < HALVES)
-        tern_half_slice_init(shared + HALVES_AT, (int)threadIdx.x, READERS);
-    if (PAIR == 2 && threadIdx.x == STAGES)
-        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
-    if (CLUSTER_K > 1 && threadIdx.x == STAGES)
-        tern_barrier_init(shared + SENT_AT, 1);
+    if (X_COPY > 0 && warp == 4 * (CONSUMERS + ODD) + 1)
+        tern_tensor_map_send<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, (int)threadIdx.x % 32);
+    if (threadIdx.x % 32 == 0)
+        init_barriers(shared, warp);
     __syncthreads();
     if (PAIR == 2)
         tern_cluster_arrive();

@@ -71,8 +71,9 @@ template <int BITS, typename GROUPS, bool GROUPED, bool HAS_ZEROS, int TILES> st
                                          int k_tile, int lane) const {
         const unsigned char *from = codes + (long long)k_tile * tile_bytes + 16 * lane;
         unsigned char *to = codes_entry + 16 * lane;
+        const int end = TILES > 4 ? inside : 1; // one row block is no loop
 #pragma unroll 1 // short: behind the warps that multiply in everything, and cold where a block begins
-        for (int tile = 0; tile < inside; tile += 4, from += 4ULL * row_bytes, to += 4 * tile_bytes)
+        for (int tile = 0; tile < end; tile += 4, from += 4ULL * row_bytes, to += 4 * tile_bytes)
 #pragma unroll
             for (int at = 0; at < tile_bytes; at += 512)
 #pragma unroll

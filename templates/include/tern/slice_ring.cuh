@@ -129,6 +129,7 @@ __device__ __forceinline__ void tern_half_slice_skip(unsigned char *barriers, te
 template <int STAGES, int BYTES>
 __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
                                                 int k_begin, int k_end, tern_ring &fill, int lane) {
+#pragma unroll 2 // no more: cold, as above; not 1, which has ptxas move the plan out of its uniform registers
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
         if (lane == 0) {

@@ -34,10 +34,10 @@ template <int UNIT> struct tern_tensor {
     int box_columns, box_rows;
 };
 
-// Makes a map. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as
-// much. Behind it this warp may copy; another one that a barrier of the block has told of it may behind tern_tensor_map_acquire.
+// Sends a map on its way to memory. All lanes of one warp call, `scratch` is TERN_TENSOR_MAP bytes of shared memory, aligned as much. Behind
+// tern_tensor_map_acquire this warp may copy, and another one that a barrier of the block has told of it.
 template <int UNIT>
-__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const tern_tensor<UNIT> &of,
+__device__ __forceinline__ void tern_tensor_map_send(void *map, unsigned char *scratch, const tern_tensor<UNIT> &of,
                                                      int lane) {
 #ifdef TERN_EMULATOR
     (void)scratch;
@@ -78,8 +78,15 @@ __device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *s
                  :
                  : "l"(map), "r"(at)
                  : "memory");
-    tern_tensor_map_acquire(map);
 #endif
+}
+
+// The same, and waits until this warp may copy.
+template <int UNIT>
+__device__ __forceinline__ void tern_tensor_map_make(void *map, unsigned char *scratch, const tern_tensor<UNIT> &of,
+                                                     int lane) {
+    tern_tensor_map_send(map, scratch, of, lane);
+    tern_tensor_map_acquire(map);
 }
 
 #ifdef TERN_EMULATOR
