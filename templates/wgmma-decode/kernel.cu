@@ -123,7 +123,7 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
 /* Meets the block, once. */
 __device__ __forceinline__ void meet(int &started) {
     if (!started)
-        __syncthreads();
+        tern_block_meet();
     started = 1;
     tern_hide(started); /* or the first turn of a loop becomes code of its own, which is cold once more */
 }
@@ -219,7 +219,7 @@ __device__ __forceinline__ stream start_stream(const tern_args &args, const work
     for (int i = 0; i < SLOTS; i++) {
         copy_weights(args, self, ahead, shared);
         if (i == 0)
-            __syncthreads();
+            tern_block_meet();
     }
     return ahead;
 }
