@@ -46,7 +46,7 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
         {"launch", 0, TERN_OPTION_TEXT, &o->launch, "NAME",
          "plain (default), or dependent: the templates that can, behind a launch that brings x late", 0, 0},
         {"sanitize", 0, TERN_OPTION_FLAG, &o->sanitize, NULL,
-         "emu: compile with ASan and UBSan; cuda: run under compute-sanitizer, memcheck and racecheck", 0, 0},
+         "emu: compile with ASan and UBSan; cuda: run under compute-sanitizer: memcheck, racecheck, synccheck", 0, 0},
         {"jobs", 'j', TERN_OPTION_INT, &o->jobs, "N", "worker processes; default 2, one for cuda", 1, 256},
         {"seed", 0, TERN_OPTION_INT, &o->seed, "N", "seed of samples, weights and activations; default 1", 0, INT32_MAX},
         {"cache", 0, TERN_OPTION_TEXT, &o->cache, "DIR", "folder of compiled objects; default results/cache/emu", 0, 0},

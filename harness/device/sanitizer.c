@@ -12,7 +12,7 @@
 #define MARK          "========= " /* in front of each line that is the tool's */
 #define EXCERPT_LINES 5
 
-const char *const tern_sanitizer_tools[] = {"memcheck", "racecheck", NULL};
+const char *const tern_sanitizer_tools[] = {"memcheck", "racecheck", "synccheck", NULL};
 
 static bool usable(const char *path) {
     return access(path, X_OK) == 0;

@@ -123,19 +123,19 @@ __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &s
 /* Meets the block, once. */
 __device__ __forceinline__ void meet(int &started) {
     if (!started)
-        __syncthreads();
+        tern_block_meet();
     started = 1;
     tern_hide(started); /* or the first turn of a loop becomes code of its own, which is cold once more */
 }
 
-/* A step brings a slice to each part of K, where it still has one. Slices are dealt to three warps in turn, part by part. STAGES is 3 or
- * more: no warp is so far ahead of the one that had its stage before that the parity of a phase could mislead it. A warp's first one is on
- * its way before the block has met: then `started` is 0, and becomes 1. */
+/* A step brings a slice to each part of K, where it still has one. Slices are dealt to three warps in turn, part by part; `turn` is the warp's first. STAGES
+ * is 3 or more: no warp is so far ahead of the one that had its stage before that the parity of a phase could mislead it. A warp's first one
+ * is on its way before the block has met: then `started` is 0, and becomes 1. */
 __device__ __forceinline__ void copy_x(const tern_args &args, const worker &self, long long x_row, unsigned char *shared,
-                                       const tern_ring &fill, int warp, int &started) {
+                                       const tern_ring &fill, int turn, int &started) {
     const unsigned short *x = static_cast<const unsigned short *>(args.x) + x_row * args.k;
     const int rows = (int)(args.m - x_row);
-    for (unsigned slice = (unsigned)warp; slice < (unsigned)self.steps * WARPS_K; slice += TERN_DEAL_WARPS) {
+    for (unsigned slice = (unsigned)turn; slice < (unsigned)self.steps * WARPS_K; slice += TERN_DEAL_WARPS) {
         const int part = (int)(slice % WARPS_K), step = (int)(slice / WARPS_K);
         const int k_tile = part_begin(self.rank * WARPS_K + part, self.k_tiles) + step;
         tern_ring at = fill;
@@ -163,13 +163,14 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     const worker self = find_worker(args);
     tern_ring fill = {0, 1};
     tern_sweep sweep = start_sweep(args);
-    int started = 0;
+    int started = 0, turn = warp - 1;
     while (next_tile(sweep)) {
         if (warp == 0) {
             meet(started);
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, self.steps, self.lane);
         } else {
-            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, warp - 1, started);
+            copy_x(args, self, (long long)sweep.tile_m * BLOCK_M, shared, fill, turn, started);
+            turn = tern_deal_turn(turn, self.steps * WARPS_K);
             tern_ring_skip<STAGES>(fill, self.steps);
         }
         meet(started); /* where there were no k tiles */
@@ -219,7 +220,7 @@ __device__ __forceinline__ stream start_stream(const tern_args &args, const work
     for (int i = 0; i < SLOTS; i++) {
         copy_weights(args, self, ahead, shared);
         if (i == 0)
-            __syncthreads();
+            tern_block_meet();
     }
     return ahead;
 }

@@ -476,7 +476,7 @@ __device__ __forceinline__ void produce_all(const tern_args &args, unsigned char
                         self.lane);
     else
         tern_tensor_map_make<2>(maps + X_MAP * TERN_TENSOR_MAP, scratch, {args.x, args.k, args.m, 64, BLOCK_M}, self.lane);
-    __syncthreads();
+    tern_block_meet();
     if (self.warp >= 2)
         return produce<TURN>(args, self, maps, shared, tiles);
     self.warp == 0 ? produce<COPY>(args, self, maps, shared, tiles) : produce<CHECK>(args, self, maps, shared, tiles);
@@ -489,7 +489,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const s
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce_all(args, shared);
     } else {
-        __syncthreads();
+        tern_block_meet();
         tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared);
     }

@@ -4,6 +4,7 @@
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
 #include "tern/short_scale.cuh"
+#include "tern/slice_deal.cuh"
 #include "tern/slice_turn.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
@@ -177,6 +178,14 @@ template <int CLUSTER, int ROW_BLOCKS, int UNITS> static void owners(const struc
             ((unsigned *)args.y)[b * UNITS + unit]++;
         }
 }
+// Slices of x dealt to warps, m tiles of k slices each. y[slice]: 1 + which warp has it.
+extern "C" __global__ void wgmma_deal(struct tern_args args) {
+    for (int warp = 0; warp < TERN_DEAL_WARPS; warp++)
+        for (int tile = 0, turn = warp; tile < args.m; tile++, turn = tern_deal_turn(turn, (int)args.k))
+            for (int slice = turn; slice < args.k; slice += TERN_DEAL_WARPS)
+                ((unsigned *)args.y)[tile * args.k + slice] += 1 + warp;
+}
+
 extern "C" __global__ void wgmma_owners(struct tern_args args) {
     if (args.k == 0)
         owners<2, 3, 4>(args);

@@ -66,7 +66,7 @@ harmless-race 14 0 screen ok
 harmless-overread 15 0 screen ok
 L
 cat "$work/details"
-check "every planted candidate that serves has a row" same "$(query "$work/t.db" "SELECT count(DISTINCT c.params) $from WHERE c.template = 'planted'")" 23
+check "every planted candidate that serves has a row" same "$(query "$work/t.db" "SELECT count(DISTINCT c.params) $from WHERE c.template = 'planted'")" 24
 check "no real candidate between and behind them fails" same "$(query "$work/t.db" "SELECT c.params, t.outcome, t.detail $from WHERE $real AND t.outcome NOT IN ('ok', 'invalid')")" ""
 check "and there are enough of them" at_least "$(query "$work/t.db" "SELECT count(*) $from WHERE $real AND t.outcome = 'ok' AND t.stage = 'screen'")" 12
 check "behind every failure a real candidate is measured right" same "$(query "$work/t.db" "SELECT count(*) FROM (SELECT t.id AS failed $from

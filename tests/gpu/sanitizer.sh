@@ -1,5 +1,5 @@
 #!/bin/bash
-# `tune verify --backend cuda --sanitize` on a real GPU: memcheck and racecheck find what is planted, even where every result is
+# `tune verify --backend cuda --sanitize` on a real GPU: memcheck, racecheck and synccheck find what is planted, even where every result is
 # right, and winners are clean. TERN_GPU names the description in configs/gpus (default h200).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -20,20 +20,21 @@ planted() { # values of FAULT: all of them under the tools, on one shape
 found() { # FAULT, text
     awk -v fault="FAULT=$1 " '/^FAILED/ { mine = index($0, fault) } mine' "$work/report" | grep -q "$2"
 }
-check "planted errors: exit 1" exits 1 "3 of 4 candidates failed" planted "0, 5, 14, 15"
+check "planted errors: exit 1" exits 1 "4 of 5 candidates failed" planted "0, 5, 14, 15, 16"
 cp "$work/said" "$work/report"
 sed 's/^/# /' "$work/report"
 check "memcheck names the write behind y" found 5 "memcheck: Invalid __global__ write of size 2"
 check "memcheck names a read that harms no result" found 15 "memcheck: Invalid __global__ read of size 2"
 check "racecheck names a race that harms no result" found 14 "racecheck: .*[Rr]ace"
+check "synccheck names a barrier that harms no result" found 16 "synccheck: Barrier error"
 check "and the kernel" found 14 "tern_planted"
 check "the right one is clean" same "$(grep -c "^FAILED.*FAULT=0 " "$work/report")" 0
 
 [ -z "${TERN_CEILINGS:-}" ] || cp "$TERN_CEILINGS" "$work/t.db"
 "$tune" --gpu "$gpu" --shapes smoke --layers wide --m "1,17" --budget 10s --db "$work/t.db" --cache "$work/cache" --require-gpu >/dev/null 2>&1
 check "a run has winners" same $? 0
-check "the winners are clean under memcheck and racecheck" exits 0 "compute-sanitizer racecheck: " "$tune" verify --backend cuda --gpu "$gpu" --db "$work/t.db" --sanitize --shapes 3
+check "the winners are clean under all three" exits 0 "compute-sanitizer synccheck: " "$tune" verify --backend cuda --gpu "$gpu" --db "$work/t.db" --sanitize --shapes 3
 sed 's/^/# /' "$work/said"
-check "the default of every template is clean" exits 0 "compute-sanitizer racecheck: " "$tune" verify --backend cuda --gpu "$gpu" --sanitize --per-template 0 \
+check "the default of every template is clean" exits 0 "compute-sanitizer synccheck: " "$tune" verify --backend cuda --gpu "$gpu" --sanitize --per-template 0 \
     --formats "ternary-g128,gptq4-g128" --shapes 4
 sed 's/^/# /' "$work/said"

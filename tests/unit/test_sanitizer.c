@@ -41,6 +41,14 @@ static void reports_are_clean_or_not(void **state) {
           "========= Error: Race reported between Write access at tern_planted+0x10\n"
           "========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
           86, TERN_SANITIZER_ERRORS, "Error: Race reported between Write access at tern_planted+0x10");
+    judge("========= COMPUTE-SANITIZER\n"
+          "========= Barrier error detected. Divergent thread(s) in block.\n"
+          "=========     at tern_planted+0x230\n"
+          "=========     by thread (0,0,0) in block (1,0,0)\n"
+          "========= ERROR SUMMARY: 32 errors\n",
+          86, TERN_SANITIZER_ERRORS,
+          "Barrier error detected. Divergent thread(s) in block.\n      at tern_planted+0x230\n      by thread (0,0,0) in "
+          "block (1,0,0)");
 }
 
 static void what_judged_nothing_is_not_clean(void **state) {
@@ -75,6 +83,7 @@ static void it_is_found_on_path_and_asked_for_one_tool(void **state) {
     tern_sanitizer_prefix(found, tern_sanitizer_tools[1], prefix);
     assert_ptr_equal(prefix[0], found);
     assert_string_equal(prefix[2], "racecheck");
+    assert_string_equal(tern_sanitizer_tools[2], "synccheck");
     assert_null(prefix[TERN_SANITIZER_ARGUMENTS - 1]);
     unlink(program);
     rmdir(dir);

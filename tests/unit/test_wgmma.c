@@ -261,6 +261,20 @@ static void units_have_one_owner(void **state) {
         }
 }
 
+/* Slices go round the three warps from tile to tile, whatever a tile's number of them: else a warp's phase of a barrier could be two ahead. */
+static void slices_are_dealt_in_turn(void **state) {
+    (void)state;
+    uint32_t y[4 * 32];
+    struct tern_error err = {0};
+    for (int slices = 1; slices <= 32; slices++) {
+        struct emulator_case c = {.entry = "wgmma_deal", .blocks = 1, .block = 1, .y_bytes = sizeof y, .m = 4, .k = slices};
+        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int i = 0; i < 4 * slices; i++)
+            assert_int_equal(y[i], 1 + i % 3);
+    }
+}
+
 /* Two blocks that share an odd row block, along K or by columns: all of each row block is multiplied once, and blocks have equally much of
  * it, to within half a row block and one k tile. */
 static void check_pairs(const char *entry) {
@@ -486,6 +500,7 @@ int main(void) {
         cmocka_unit_test(columns_and_lanes_trade_places),
         cmocka_unit_test(sweep_visits_all_once),
         cmocka_unit_test(units_have_one_owner),
+        cmocka_unit_test(slices_are_dealt_in_turn),
         cmocka_unit_test(pairs_visit_all_once),
         cmocka_unit_test(stream_k_visits_all_once),
         cmocka_unit_test(aid_visits_all_once),

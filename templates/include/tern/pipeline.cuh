@@ -64,12 +64,29 @@ __device__ __forceinline__ void tern_cp_async_arrive(void *barrier) {
 #endif
 }
 
-// Barrier `id` (1..15; 0 is __syncthreads) over `threads` threads of the block, whole warps.
+// synccheck of compute-sanitizer takes a barrier for one place in the program, and reports warps that reach it at different ones. PTX allows those:
+// .aligned, which bar.* and __syncthreads imply, is about the lanes of a warp. Builds for it (TERN_SANITIZE) use the form without.
+#ifdef TERN_SANITIZE
+#define TERN_BARRIER "barrier"
+#else
+#define TERN_BARRIER "bar"
+#endif
+
+// All threads of the block meet, as in __syncthreads, but each warp may come from a place of its own.
+__device__ __forceinline__ void tern_block_meet() {
+#if defined(TERN_SANITIZE) && !defined(TERN_EMULATOR)
+    asm volatile("barrier.sync 0;" : : : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
+// Barrier `id` (1..15; 0 is tern_block_meet's) over `threads` threads of the block, whole warps.
 __device__ __forceinline__ void tern_block_sync(int id, int threads) {
 #ifdef TERN_EMULATOR
     tern_emu_barrier_sync(id, threads);
 #else
-    asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+    asm volatile(TERN_BARRIER ".sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
 #endif
 }
 
@@ -78,7 +95,7 @@ __device__ __forceinline__ void tern_block_arrive(int id, int threads) {
 #ifdef TERN_EMULATOR
     tern_emu_barrier_arrive(id, threads);
 #else
-    asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
+    asm volatile(TERN_BARRIER ".arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
 #endif
 }
 

@@ -7,6 +7,14 @@
 
 #define TERN_DEAL_WARPS 3
 
+// A warp whose first slice of a tile is number `turn` (0 to 2), which has `slices` of them: its first one of the next tile. Slices go round the warps from
+// tile to tile, so that a warp's last one is always three back. If it were more than there are stages in the ring, the phase whose parity it waits
+// for could be one that has not begun: it would write into a stage that is in use.
+__device__ __forceinline__ int tern_deal_turn(int turn, int slices) {
+    const int left = slices % TERN_DEAL_WARPS;
+    return turn < left ? turn + TERN_DEAL_WARPS - left : turn - left;
+}
+
 // Copies ROWS rows of 128 k into shared memory in the form that wgmma.cuh wants of B: two halves of 64 k, rows of 128 bytes, swizzled.
 // The lanes of a warp call, eight of them for each of four rows. `x` is k 0 of the slice in row 0, rows are `pitch` bytes apart, `inside` of
 // them are read; what others multiply is never stored. Behind the first `columns` k there are zeros.
