@@ -56,7 +56,7 @@ constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES, SUMS_AT = OUTPUT_AT + 4
 constexpr int SUMS = CLUSTER == 1 ? 0 : BLOCK_M / 2 / CLUSTER_K;
 constexpr int BARRIERS_AT = SUMS_AT + 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BLOCKS);
 constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
-constexpr int LARGE_AT = SUM_BARRIERS_AT + 8 * WARPGROUPS; /* of a stage: whether scales are too large for the short way */
+constexpr int EXCESS_AT = SUM_BARRIERS_AT + 8 * WARPGROUPS; /* of a stage: how often scales must be made smaller */
 
 constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
@@ -118,9 +118,11 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
 
 enum { X_MAP = boxes::MAPS, MAPS }; /* tensor maps of a CTA, in its part of the workspace */
 
-/* Scaled weights may take the short way of short_scale.cuh in k tiles where all scales are small enough: a warp looks at each that has landed, and
+/* Scaled weights may take the short way of short_scale.cuh. It must know how large the scales of a k tile are: a warp looks at each that has landed, and
  * leaves a word beside the stage. */
 constexpr bool SHORT_WAY = SCALE_WEIGHTS && GROUPED && BITS == 2 && !HAS_ZEROS && !BF16;
+constexpr int SHORT_ZERO = SHORT_WAY ? ZERO : 1;
+typedef struct tern_short_scale<SHORT_ZERO> short_scale;
 
 /* Has the copy engine bring the k tiles of a tile of y: x, and the weights of all its row blocks. Landed is what other producers work on; they do not
  * wait for codes. */
@@ -144,14 +146,14 @@ __device__ __forceinline__ void copy_stages(const worker &self, const tern_sweep
     }
 }
 
-typedef struct tern_short_scale<SHORT_WAY ? ZERO : 1> short_scale;
 __device__ __forceinline__ void check_stages(const worker &self, unsigned char *shared, int tiles, tern_ring &fill) {
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_LANDED), fill.parity ^ 1);
         const unsigned char *scales = shared + SIDE_AT + fill.stage * SIDE_BYTES;
-        const bool large = short_scale::too_large(scales, tiles * boxes::scale_bytes, self.lane) != 0;
-        tern_shared_store_4(shared + LARGE_AT + 4 * fill.stage, __any_sync(0xFFFFFFFFu, large));
+        const int excess = short_scale::excess(short_scale::largest(scales, tiles * boxes::scale_bytes, self.lane));
+        const bool once = __any_sync(0xFFFFFFFFu, excess > 0), twice = __any_sync(0xFFFFFFFFu, excess > 1);
+        tern_shared_store_4(shared + EXCESS_AT + 4 * fill.stage, (once ? 1u : 0u) + (twice ? 1u : 0u));
         tern_warp_arrive(barrier_of(shared, fill.stage, TERN_FULL), self.lane);
         tern_ring_advance<STAGES>(fill);
     }
@@ -194,9 +196,9 @@ struct consumer {
     float sum[ROW_BLOCKS][BLOCK_M / 2];      /* fp32 result */
     float part[BLOCK_M / 2];                 /* sum of one scale group, not yet scaled */
     unsigned words[tern_codes<BITS>::words]; /* codes of a tile, loaded a chunk ahead of their use */
-    short_scale short_scales[SPANS];
-    unsigned large;                       /* 0: the scales of the stage allow the short way */
-    unsigned scales[SPANS], zeros[SPANS]; /* (row g, row g + 8) of the chunk; binary16, bytes */
+    unsigned scales[SPANS], zeros[SPANS];    /* (row g, row g + 8) of the chunk; binary16, bytes */
+    tern_short_chunks<SHORT_ZERO, CHUNK, groups::scale_k> short_chunks;
+    int excess; /* of the scales of the stage (short_scale.cuh) */
     tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
     tern_ring ring;  /* stage that comes next */
     int sums_parity; /* of the barrier of sums */
@@ -243,29 +245,19 @@ __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char 
 }
 
 /* A fragments of k-steps step .. step + CHUNK - 1 of slot b, from what load_chunk has loaded. */
-template <bool SHORT> __device__ __forceinline__ void decode_steps(consumer &state, int b, int step, fragments &a) {
+__device__ __forceinline__ void decode_chunk(consumer &state, int b, int step, fragments &a) {
+    if constexpr (SHORT_WAY)
+        state.short_chunks.decode(state.words, state.scales, state.excess, step, a);
+    else
 #pragma unroll
-    for (int u = 0; u < CHUNK; u++) {
-        const int span = u * 16 / groups::scale_k;
-        const bool first = (step + u) * 16 % groups::scale_k == 0; /* of a group, as far as it is known */
-        if constexpr (SHORT) {
-            if (first)
-                state.short_scales[span] = short_scale::of(state.scales[span]);
-            state.short_scales[span].fragment(state.words, step + u, a[u]);
-        } else {
-            if (GROUPED && HAS_ZEROS && first)
+        for (int u = 0; u < CHUNK; u++) {
+            const int span = u * 16 / groups::scale_k;
+            if (GROUPED && HAS_ZEROS && (step + u) * 16 % groups::scale_k == 0) /* of a group, as far as it is known */
                 state.zero[0] = tern_zero_biases<BITS>(state.zeros[span] & 0xff, state.zeros[span] >> 8);
             tern_dequant_tile<BITS, BF16>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
             if constexpr (GROUPED && SCALE_WEIGHTS)
                 tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scales[span]), a[u]);
         }
-    }
-}
-__device__ __forceinline__ void decode_chunk(consumer &state, int b, int step, fragments &a) {
-    if (SHORT_WAY && state.large == 0)
-        decode_steps<SHORT_WAY>(state, b, step, a);
-    else
-        decode_steps<false>(state, b, step, a);
     tern_wgmma_pin(a);
 }
 
@@ -289,7 +281,7 @@ __device__ __forceinline__ void release(unsigned char *shared, int stage, int la
 __device__ __forceinline__ void await_stage(consumer &state, unsigned char *shared) {
     tern_barrier_wait(barrier_of(shared, state.ring.stage, TERN_FULL), state.ring.parity);
     if (SHORT_WAY)
-        state.large = tern_uniform(tern_shared_load_4(shared + LARGE_AT + 4 * state.ring.stage));
+        state.excess = (int)tern_uniform(tern_shared_load_4(shared + EXCESS_AT + 4 * state.ring.stage));
 }
 
 /* `count` k tiles from k_tile on, for the first ACTIVE slots. While a chunk multiplies, the next one is dequantised and the one after it loaded, which
