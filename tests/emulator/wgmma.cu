@@ -373,21 +373,17 @@ extern "C" __global__ void wgmma_turn(struct tern_args args) {
     }
 }
 
-// Codes times every finite scale, the short way. y: scales that are small, middling, large; fragments that are not exact.
+// Codes times every scale, the short way. y: pairs of scales that are small enough; fragments that are not exact.
 template <int ZERO> static void short_scales(const struct tern_args &args) {
     typedef tern_short_scale<ZERO> way;
     unsigned *y = (unsigned *)args.y, random = 1;
     for (unsigned i = 0; i < 0x20000; i++) {
         const unsigned scale = i & 0xFFFF,
                        other = scale ^ (i >> 16 ? 0x8415 : 0x8015); // of row g + 8; the exponent differs, or not
-        if ((scale & 0x7C00) == 0x7C00 || (other & 0x7C00) == 0x7C00)
-            continue;
         alignas(16) unsigned pairs[4] = {scale << 16 | other, 0, other, 0};
-        unsigned taken[2] = {0, 0};
-        const int excess = way::excess(way::largest((const unsigned char *)pairs, 16, 0));
-        y[excess]++;
-        for (int n = 0; n < excess; n++)
-            taken[n] = way::take_off(pairs[0]);
+        if (way::too_large((const unsigned char *)pairs, 16, 0))
+            continue;
+        y[0]++;
         const way scaled = way::of(pairs[0]);
         for (int step = 0; step < TERN_TILE_STEPS; step++) {
             unsigned words[4], swapped[4], a[4];
@@ -399,13 +395,10 @@ template <int ZERO> static void short_scales(const struct tern_args &args) {
             }
             way::swap_bytes(words, swapped);
             scaled.fragment(words, swapped, step, a);
-            for (int n = 0; n < excess; n++)
-                way::give_back(taken[n], a);
             for (int p = 0; p < 8; p++) {
                 const int bit = 16 * (p % 2) + 2 * (step / 2) + 8 * (step & 1), q = (int)(words[p / 2] >> bit & 3);
-                const float s = __half2float(__ushort_as_half((unsigned short)(p / 2 % 2 ? scale : other)));
-                const float want = __half2float(__float2half((float)(q - ZERO) * s)); // it may be infinite
-                y[3] += __half2float(__ushort_as_half((unsigned short)(a[p / 2] >> 16 * (p % 2)))) != want;
+                const float s = tern_emu_half_to_float((unsigned short)(p / 2 % 2 ? scale : other));
+                y[1] += tern_emu_half_to_float((unsigned short)(a[p / 2] >> 16 * (p % 2))) != (float)(q - ZERO) * s;
             }
         }
     }

@@ -406,21 +406,19 @@ static void boxes_make_up_tiles(void **state) {
     }
 }
 
-/* All finite scales of either sign, subnormal ones and zero too, and with them all codes in all places. Of pairs with one exponent, 11 exponents are
- * below 2^-4, 10 below 2^6 and 10 above; of pairs whose exponents are neighbours 10 each, and a pair more is not finite. */
+/* All scales below 2^-4 of either sign, subnormal ones and zero too, and with them all codes in all places. Of pairs with one exponent, 11 exponents are
+ * below it, of pairs whose exponents are neighbours 10. */
 static void short_scales_are_exact(void **state) {
     (void)state;
     static const char *const entries[] = {"wgmma_short_ternary", "wgmma_short_gptq"};
     struct tern_error err = {0};
     for (size_t i = 0; i < 2; i++) {
-        uint32_t y[4] = {0};
+        uint32_t y[2] = {0, 0};
         struct emulator_case c = {.entry = entries[i], .blocks = 1, .block = 1, .y_bytes = sizeof y};
         if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
             fail_msg("%s", err.text);
         assert_int_equal(y[0], 2 * 21 * 0x400);
-        assert_int_equal(y[1], 2 * 20 * 0x400);
-        assert_int_equal(y[2], 2 * 20 * 0x400);
-        assert_int_equal(y[3], 0);
+        assert_int_equal(y[1], 0);
     }
 }
 

@@ -236,10 +236,6 @@ TERN_EMU_HALF2(__hmul2, __hmul)
 TERN_EMU_HALF2(__h2div, __hdiv)
 TERN_EMU_HALF2(__hmax2, __hmax)
 TERN_EMU_HALF2(__hmin2, __hmin)
-static inline __half2 __hge2(__half2 a, __half2 b) {
-    return __half2(__float2half(__half2float(a.x) >= __half2float(b.x)),
-                   __float2half(__half2float(a.y) >= __half2float(b.y)));
-}
 static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
     return __half2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
 }

@@ -1,4 +1,4 @@
-/* Two-bit codes and their scale in two operations a register, where scales are small enough, else in three. Owns nothing. */
+/* Two-bit codes and their scale in two operations a register, where scales are small enough. Owns nothing. */
 #ifndef TERN_SHORT_SCALE_CUH
 #define TERN_SHORT_SCALE_CUH
 
@@ -29,11 +29,11 @@ __device__ __forceinline__ unsigned tern_pair_larger(unsigned a, unsigned b) {
  * or 2: a code at bit p of its half, above zeros, is q * 2^(p - 24), and one fma takes it times scale * 2^(24 - p) and takes zero * scale off.
  * q * 2^(p - 24) leaves the subnormals where it reaches bit 10, but up to 2^11 in the exponent's place counts on. Codes count at places 4, 6, 8 and
  * 10, where half of them lie; the other half lies there when the bytes of each half have changed places.
- * scale * 2^(24 - p) must not overflow: 2^10 is taken off scales of 2^-4 and more, once or twice, and given back to the products. */
+ * scale * 2^(24 - p) must not overflow. */
 template <int ZERO> struct tern_short_scale {
     static_assert(ZERO == 1 || ZERO == 2, "its product with a scale is exact");
-    static constexpr unsigned small = 11u << 10, middle = 21u << 10; /* binary16 of 2^-4 and 2^6 */
-    static constexpr int highest = ZERO == 1 ? 10 : 8;               /* place where all codes count */
+    static constexpr unsigned limit = 11u << 10;       /* binary16 of 2^-4: scales must be less */
+    static constexpr int highest = ZERO == 1 ? 10 : 8; /* place where all codes count */
     unsigned at[4], zero; /* of a pair (row g, row g + 8): times 2^(24 - place) of places 4, 6, 8, 10; times ZERO */
 
     static __device__ __forceinline__ tern_short_scale of(unsigned pair) {
@@ -42,12 +42,8 @@ template <int ZERO> struct tern_short_scale {
                  tern_pair_mul<0>(last, 0x44004400u), last},
                 ZERO == 1 ? pair : tern_pair_mul<0>(pair, 0x40004000u)};
     }
-    /* How often 2^10 must be taken off scales whose magnitudes' largest bits these are; off what is no number, twice. */
-    static __device__ __forceinline__ int excess(unsigned bits) {
-        return (bits >= small ? 1 : 0) + (bits >= middle ? 1 : 0);
-    }
-    /* Bits of the largest magnitude in this lane's part of `bytes` (a multiple of 16) of scales in shared memory. A warp calls. */
-    static __device__ __forceinline__ unsigned largest(const unsigned char *pairs, int bytes, int lane) {
+    /* False if no scale in this lane's part of `bytes` (a multiple of 16) of scales in shared memory is too large, which one that is no number is. A warp calls. */
+    static __device__ __forceinline__ bool too_large(const unsigned char *pairs, int bytes, int lane) {
         unsigned most = 0;
         for (int at = 16 * lane; at < bytes; at += 512) {
             const uint4 four = tern_shared_load_16(pairs + at);
@@ -56,19 +52,7 @@ template <int ZERO> struct tern_short_scale {
             for (int i = 0; i < 4; i++)
                 most = tern_pair_larger(most, words[i] & 0x7FFF7FFFu);
         }
-        return most >> 16 > (most & 0xFFFFu) ? most >> 16 : most & 0xFFFFu;
-    }
-    /* Takes 2^10 off those of a pair that need it; what was taken off, 2^10 or 1. What is no number stays so. */
-    static __device__ __forceinline__ unsigned take_off(unsigned &pair) {
-        const unsigned large =
-            tern_half2_bits(__hge2(__habs2(tern_as_half2(pair)), tern_as_half2(small * 0x00010001u))); /* 1 or 0 */
-        pair = tern_pair_mul<0>(pair, tern_pair_fma<0>(large, 0xBBFEBBFEu, 0x3C003C00u));              /* 2^-10 - 1 */
-        return tern_pair_fma<0>(large, 0x63FE63FEu, 0x3C003C00u);                                      /* 2^10 - 1 */
-    }
-    static __device__ __forceinline__ void give_back(unsigned taken, unsigned a[4]) {
-#pragma unroll
-        for (int p = 0; p < 4; p++)
-            a[p] = tern_pair_mul<0>(a[p], tern_half_twice(taken, p & 1));
+        return most >> 16 >= limit || (most & 0xFFFFu) >= limit;
     }
     static __device__ __forceinline__ void swap_bytes(const unsigned *words, unsigned (&swapped)[4]) {
 #pragma unroll
@@ -93,32 +77,21 @@ template <int ZERO> struct tern_short_scale {
 template <int ZERO, int CHUNK, int SCALE_K> struct tern_short_chunks {
     static constexpr int spans = CHUNK * 16 > SCALE_K ? CHUNK * 16 / SCALE_K : 1; /* of a scale, in a chunk */
     typedef struct tern_short_scale<ZERO> scale;
-    unsigned swapped[4], taken[spans][2];
+    unsigned swapped[4];
     scale scales[spans];
 
-    /* A fragments of k-steps step .. step + CHUNK - 1, from the words of a whole tile and pairs of scales, of which the stage's largest has `excess`. What is
-     * needed for large scales only is little code: branches over more keep a scheduler from fetching what comes behind. */
-    __device__ __forceinline__ void decode(const unsigned *words, unsigned (&pairs)[spans], int excess, int step,
+    /* A fragments of k-steps step .. step + CHUNK - 1, from the words of a whole tile and pairs of scales that are small enough. */
+    __device__ __forceinline__ void decode(const unsigned *words, const unsigned (&pairs)[spans], int step,
                                            unsigned (&a)[CHUNK][4]) {
         if (step == 0)
             scale::swap_bytes(words, swapped);
 #pragma unroll
         for (int u = 0; u < CHUNK; u++) {
             const int span = u * 16 / SCALE_K;
-            if ((step + u) * 16 % SCALE_K == 0) { /* a new scale */
-                if (excess > 0)
-#pragma unroll
-                    for (int i = 0; i < 2; i++)
-                        taken[span][i] = scale::take_off(pairs[span]);
+            if ((step + u) * 16 % SCALE_K == 0) /* a new scale */
                 scales[span] = scale::of(pairs[span]);
-            }
             scales[span].fragment(words, swapped, step + u, a[u]);
         }
-#pragma unroll 1
-        for (int i = 0; i < excess; i++)
-#pragma unroll
-            for (int u = 0; u < CHUNK; u++)
-                scale::give_back(i == 0 ? taken[u * 16 / SCALE_K][0] : taken[u * 16 / SCALE_K][1], a[u]);
     }
 };
 
