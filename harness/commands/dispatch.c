@@ -138,6 +138,8 @@ enum tern_status tern_dispatch_launch(const struct tern_result *row, struct tern
     status = bind_params(&b, row->params, err);
     if (!status)
         status = bind(&b, "BITS", format.bits, err);
+    if (!status)
+        status = bind(&b, "HAS_ZEROS", format.sym ? 0 : 1, err);
     const struct {
         const char *text;
         struct tern_str *into;
@@ -182,6 +184,7 @@ static enum tern_status bind_problem(struct bindings *b, const struct tern_forma
                                            {"G", tern_format_groups(format, k)},
                                            {"GROUP", tern_format_group_size(format, k)},
                                            {"BITS", format->bits},
+                                           {"HAS_ZEROS", format->sym ? 0 : 1},
                                            {"SMS", sms}};
     enum tern_status status = TERN_OK;
     for (size_t i = 0; i < sizeof problem / sizeof problem[0] && !status; i++)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct tern_binding {
-    const char *name; /* a parameter, or M N K G (groups along K) GROUP (k per group) BITS SMS */
+    const char *name; /* a parameter, or M N K G (groups along K) GROUP (k per group) BITS HAS_ZEROS SMS */
     int64_t value;
 };
 

@@ -18,7 +18,7 @@
 
 /* ---- launch geometry ---- */
 
-#define BINDING_COUNT (TERN_MAX_PARAMS + 7)
+#define BINDING_COUNT (TERN_MAX_PARAMS + 8)
 
 /* Parameters first, then the problem, so a parameter would hide a problem size of its name. Returns how many. */
 static size_t bind_names(const struct tern_candidate *c, const struct tern_problem_shape *p, int64_t sms,
@@ -33,6 +33,7 @@ static size_t bind_names(const struct tern_candidate *c, const struct tern_probl
         {"G", tern_format_groups(p->format, p->k)},
         {"GROUP", tern_format_group_size(p->format, p->k)},
         {"BITS", p->format->bits},
+        {"HAS_ZEROS", p->format->sym ? 0 : 1},
         {"SMS", sms},
     };
     memcpy(&bindings[count], problem, sizeof problem);

@@ -3,9 +3,9 @@
  * W is the 64-row operand of wgmma, dequantised into registers (swap-AB; four stacked 16-row tiles of layout frag16x128, one
  * a warp), x the shared-memory operand with BLOCK_M columns. WARPS_N * WARPS_K warpgroups multiply and one copies.
  *
- * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA, which the copy engine brings. Two warps turn x to the layout's
- * order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain 16-byte loads. While one half of a k tile multiplies, the next
- * is dequantised into a second set of registers.
+ * A ring of STAGES k tiles holds x and the weights of all row blocks of the CTA, which the copy engine brings, the first ones the consumers (tern/first_copy.cuh).
+ * Two warps turn x to the layout's order of k where it lies (tern/slice_turn.cuh), so that a lane's codes are plain 16-byte loads. While one half of
+ * a k tile multiplies, the next is dequantised into a second set of registers.
  *
  * Parameters, constexpr ints in front of this file (space.lua has values and limits):
  *   BLOCK_M         rows of x of a CTA, columns of the wgmma
@@ -22,7 +22,7 @@
  * order: results do not depend on timing.
  * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
 #include "tern/abi.h"
-#include "tern/groups.cuh"
+#include "tern/first_copy.cuh"
 #include "tern/pair_share.cuh"
 #include "tern/short_scale.cuh"
 #include "tern/slice_ring.cuh"
@@ -34,8 +34,7 @@
 #include "tern/wgmma_store.cuh"
 
 constexpr int WARPGROUPS = WARPS_N * WARPS_K, CONSUMERS = TERN_WARPGROUP * WARPGROUPS, THREADS = CONSUMERS + TERN_WARPGROUP;
-constexpr int BLOCKS = WARPS_N * ROW_BLOCKS,
-              CTA_TILES = 4 * BLOCKS; /* 64-row blocks of W of a CTA at most, and 16-row tiles */
+constexpr int BLOCKS = WARPS_N * ROW_BLOCKS, CTA_TILES = 4 * BLOCKS; /* row blocks, 16-row tiles of a CTA at most */
 typedef struct tern_share<PAIR, WARPS_N, ROW_BLOCKS> share;
 constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K, TILE_BLOCKS = share::tile_blocks; /* of a tile of the sweep */
 constexpr bool GROUPED = GROUP > 0;
@@ -58,14 +57,14 @@ constexpr int BARRIERS_AT = SUMS_AT + 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BL
 constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
 constexpr int LARGE_AT = SUM_BARRIERS_AT + 8 * WARPGROUPS; /* of a stage: whether scales are too large for the short way */
 
-constexpr int PRODUCER_REGISTERS = 72, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
+constexpr int PRODUCER_REGISTERS = 56, CONSUMER_REGISTERS = tern_consumer_registers(WARPGROUPS, PRODUCER_REGISTERS);
 
 static_assert(!PAIR || (CLUSTER_K == 1 && WARPS_K == 1), "a pair splits K of one row block only");
 static_assert(CLUSTER <= 2 && BLOCK_M % (16 * CLUSTER_K) == 0, "two blocks of a cluster own equally many 16 rows of x");
-static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K,
-              "each part has stages of its own: one to use, one to wait for");
+static_assert(STAGES % WARPS_K == 0 && STAGES >= 2 * WARPS_K, "each part has two stages of its own or more");
 static_assert(((WARPS_K - 1) * BLOCKS + WARPS_N - 1) * 256 * BLOCK_M <= SIDE_AT, "sums fit in the rings of x and codes");
 
+constexpr int FIRST = 2;                         /* k tiles that come before there are tensor maps */
 enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each warpgroup */
 
 /* ---- who works on what ---- */
@@ -75,6 +74,7 @@ struct worker {
     int lane, warp, n, part; /* warp within its warpgroup, and place of that along N, and in the turn of k tiles */
     int row_tiles, k_tiles;  /* of W */
     int k_begin, k_end;      /* k tiles of the CTA */
+    int first_tiles;         /* of these, that consumers copy */
     int rank;                /* of the CTA in its cluster */
 };
 
@@ -90,6 +90,7 @@ __device__ __forceinline__ worker find_worker(const tern_args &args) {
     self.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
     self.k_begin = PAIR ? 0 : self.rank * self.k_tiles / CLUSTER_K;
     self.k_end = PAIR ? self.k_tiles : (self.rank + 1) * self.k_tiles / CLUSTER_K;
+    self.first_tiles = args.m > BLOCK_M ? 0 : self.k_end - self.k_begin < FIRST ? self.k_end - self.k_begin : FIRST;
     return self;
 }
 
@@ -114,23 +115,41 @@ __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, te
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
 
+/* While the producers make tensor maps, the consumers, who have nothing to do yet, copy the first k tiles of the block's first tile of y. */
+__device__ __forceinline__ void copy_first(const tern_args &args, unsigned char *shared) {
+    tern_args known = args; /* and not known: else ptxas keeps what is found out here for later, in registers */
+    known.n += threadIdx.x >> 10, known.k += threadIdx.x >> 10;
+    const worker self = find_worker(known);
+    tern_sweep sweep = start_sweep(known);
+    const int tiles = share::highest(sweep);
+    next_tile(sweep);
+    const share mine = find_share(sweep, self);
+    const tern_first_tiles of = {self.k_begin, self.first_tiles, 4 * mine.first, 4 * mine.blocks, tiles};
+    tern_first_start<FIRST, BLOCK_M, CTA_TILES, groups, boxes, CONSUMERS>(known, of, shared, shared + CODES_AT,
+                                                                          shared + SIDE_AT, (int)threadIdx.x);
+}
+
 /* ---- producers: one warp has weights and x copied, two turn x ---- */
 
 enum { X_MAP = boxes::MAPS, MAPS }; /* tensor maps of a CTA, in its part of the workspace */
 
-/* Scaled weights may take the short way of short_scale.cuh in k tiles where all scales are small enough: a warp looks at each that has landed, and
+/* Scaled weights may take the short way of short_scale.cuh. It must know how large the scales of a k tile are: a warp looks at each that has landed, and
  * leaves a word beside the stage. */
 constexpr bool SHORT_WAY = SCALE_WEIGHTS && GROUPED && BITS == 2 && !HAS_ZEROS && !BF16;
+constexpr bool APART = SHORT_WAY && WARPS_K == 1 && ROW_BLOCKS * BLOCK_M + 24 <= CONSUMER_REGISTERS; /* see k_loop */
+constexpr int SHORT_ZERO = SHORT_WAY ? ZERO : 1;
+typedef struct tern_short_scale<SHORT_ZERO> short_scale;
 
-/* Has the copy engine bring the k tiles of a tile of y: x, and the weights of all its row blocks. Landed is what other producers work on; they do not
- * wait for codes. */
+/* Has the copy engine bring the k tiles of a tile of y but the first `ready`: x, and the weights of all its row blocks. Landed is what other producers work
+ * on; they do not wait for codes. */
 __device__ __forceinline__ void copy_stages(const worker &self, const tern_sweep &sweep, const unsigned char *maps,
-                                            unsigned char *shared, int tiles, int box, tern_ring &fill) {
+                                            unsigned char *shared, int tiles, int box, int ready, tern_ring &fill) {
     const share mine = find_share(sweep, self);
     const int first = 4 * mine.first, row = (int)sweep.tile_m * BLOCK_M;
     const int codes = 4 * mine.blocks * TILE_BYTES, side = tiles * (boxes::scale_bytes + boxes::zero_bytes);
+    tern_ring_skip<STAGES>(fill, ready);
 #pragma unroll 1
-    for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
+    for (int k_tile = self.k_begin + ready; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         if (self.lane == 0) {
             void *landed = barrier_of(shared, fill.stage, TERN_LANDED), *full = barrier_of(shared, fill.stage, TERN_FULL);
@@ -144,13 +163,12 @@ __device__ __forceinline__ void copy_stages(const worker &self, const tern_sweep
     }
 }
 
-typedef struct tern_short_scale<SHORT_WAY ? ZERO : 1> short_scale;
 __device__ __forceinline__ void check_stages(const worker &self, unsigned char *shared, int tiles, tern_ring &fill) {
 #pragma unroll 1
     for (int k_tile = self.k_begin; k_tile < self.k_end; k_tile++) {
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_LANDED), fill.parity ^ 1);
         const unsigned char *scales = shared + SIDE_AT + fill.stage * SIDE_BYTES;
-        const bool large = short_scale::too_large(scales, tiles * boxes::scale_bytes, self.lane) != 0;
+        const bool large = short_scale::too_large(scales, tiles * boxes::scale_bytes, self.lane);
         tern_shared_store_4(shared + LARGE_AT + 4 * fill.stage, __any_sync(0xFFFFFFFFu, large));
         tern_warp_arrive(barrier_of(shared, fill.stage, TERN_FULL), self.lane);
         tern_ring_advance<STAGES>(fill);
@@ -167,6 +185,7 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
     if (ROLE == COPY)
         tern_tensor_map_acquire(maps + X_MAP * TERN_TENSOR_MAP), boxes::acquire_maps(maps);
     tern_sweep sweep = start_sweep(args);
+    int ready = self.first_tiles;
     while (next_tile(sweep)) {
         const int count = self.k_end - self.k_begin;
         if (CLUSTER > 1)
@@ -176,7 +195,8 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         if (ROLE == CHECK && SHORT_WAY)
             check_stages(self, shared, tiles, fill);
         if (ROLE == COPY)
-            copy_stages(self, sweep, maps, shared, tiles, share::step(start_sweep(args)), fill);
+            copy_stages(self, sweep, maps, shared, tiles, share::step(start_sweep(args)), ready, fill);
+        ready = 0;
         __syncwarp();
         if (WARPS_K > 1 || find_share(sweep, self).divided)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -188,84 +208,42 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
 /* ---- consumers ---- */
 
 constexpr int SPANS = CHUNK * 16 > groups::scale_k ? CHUNK * 16 / groups::scale_k : 1; /* of a scale, in a chunk */
+typedef unsigned fragments[CHUNK][4];                                                  /* A of the k-steps of a chunk */
 
 /* Registers of a consumer thread. */
 struct consumer {
     float sum[ROW_BLOCKS][BLOCK_M / 2];      /* fp32 result */
     float part[BLOCK_M / 2];                 /* sum of one scale group, not yet scaled */
     unsigned words[tern_codes<BITS>::words]; /* codes of a tile, loaded a chunk ahead of their use */
-    short_scale short_scales[SPANS];
-    unsigned large;                       /* 0: the scales of the stage allow the short way */
-    unsigned scales[SPANS], zeros[SPANS]; /* (row g, row g + 8) of the chunk; binary16, bytes */
+    unsigned scales[SPANS], zeros[SPANS];    /* (row g, row g + 8) of the chunk; binary16, bytes */
+    tern_short_chunks<SHORT_ZERO, CHUNK, groups::scale_k> short_chunks;
+    unsigned large; /* 0: the scales of the stage allow the short way */
     tern_zero_bias zero[GROUPED ? 1 : ROW_BLOCKS];
     tern_ring ring;  /* stage that comes next */
     int sums_parity; /* of the barrier of sums */
     int first, last; /* row tile of the first slot in a stage; way of the last one from its usual place, in tiles */
 };
 
-typedef unsigned fragments[CHUNK][4]; /* A of the k-steps of a chunk */
-
-constexpr int BLOCK_CODES = WARPS_N * 4 * TILE_BYTES, BLOCK_SIDE = WARPS_N * 4 * boxes::scale_bytes;
-
-/* Where a lane's codes and scales of a stage lie: of the first slot, and, less the usual way there from that, of the last one. Zeros lie half as far
- * apart as scales: `zeros` beyond half of a scale's place. */
-struct places {
-    int codes[2], scales[2], zeros;
-};
+constexpr int BLOCK_SIDE = WARPS_N * 4 * boxes::scale_bytes;             /* from slot to slot */
+typedef struct tern_box_places<BITS, groups, boxes, 4 * WARPS_N> places; /* of a lane, in a stage */
 __device__ __forceinline__ places find_places(const consumer &state, int lane) {
-    const int codes = CODES_AT + state.ring.stage * CODE_BYTES + state.first * TILE_BYTES + 16 * lane;
-    const int side = SIDE_AT + state.ring.stage * SIDE_BYTES,
-              scales = side + state.first * boxes::scale_bytes + 4 * (lane / 4);
-    return {{codes, codes + state.last * TILE_BYTES},
-            {scales, scales + state.last * boxes::scale_bytes},
-            side / 2 + boxes::zeros_at};
+    return places::find(CODES_AT + state.ring.stage * CODE_BYTES, SIDE_AT + state.ring.stage * SIDE_BYTES, state.first,
+                        state.last, lane);
 }
-constexpr bool is_last(int b) {
-    return WARPS_N > 1 && b == ROW_BLOCKS - 1;
-}
-
-/* Loads what the decoding of the chunk of slot b from k-step `step` on needs. */
 __device__ __forceinline__ void load_chunk(consumer &state, const unsigned char *shared, const places &at, int lane,
                                            int k_tile, int b, int step) {
-    const int last = is_last(b);
-    tern_words_load<BITS, CHUNK>(state.words, shared + at.codes[last] + b * BLOCK_CODES, step, lane);
-    if (!GROUPED || step * 16 % groups::scale_k != 0)
-        return;
-#pragma unroll
-    for (int span = 0; span < SPANS; span++) {
-        const int slot = groups::slot(k_tile, step / 2 + span * groups::scale_k / 32);
-        if (SCALE_WEIGHTS)
-            state.scales[span] = tern_shared_load_4(shared + at.scales[last] + b * BLOCK_SIDE + 32 * slot);
-        if (HAS_ZEROS)
-            state.zeros[span] =
-                tern_shared_load_2(shared + at.zeros + at.scales[last] / 2 + b * (BLOCK_SIDE / 2) + 16 * slot);
-    }
+    at.template load<CHUNK, GROUPED && SCALE_WEIGHTS, GROUPED && HAS_ZEROS>(
+        state.words, state.scales, state.zeros, shared, lane, k_tile, b, WARPS_N > 1 && b == ROW_BLOCKS - 1, step);
 }
 
-/* A fragments of k-steps step .. step + CHUNK - 1 of slot b, from what load_chunk has loaded. */
-template <bool SHORT> __device__ __forceinline__ void decode_steps(consumer &state, int b, int step, fragments &a) {
-#pragma unroll
-    for (int u = 0; u < CHUNK; u++) {
-        const int span = u * 16 / groups::scale_k;
-        const bool first = (step + u) * 16 % groups::scale_k == 0; /* of a group, as far as it is known */
-        if constexpr (SHORT) {
-            if (first)
-                state.short_scales[span] = short_scale::of(state.scales[span]);
-            state.short_scales[span].fragment(state.words, step + u, a[u]);
-        } else {
-            if (GROUPED && HAS_ZEROS && first)
-                state.zero[0] = tern_zero_biases<BITS>(state.zeros[span] & 0xff, state.zeros[span] >> 8);
-            tern_dequant_tile<BITS, BF16>(state.words, step + u, state.zero[GROUPED ? 0 : b], a[u]);
-            if constexpr (GROUPED && SCALE_WEIGHTS)
-                tern_scale_fragment<BITS, HAS_ZEROS>(tern_scale_rows<BF16>(state.scales[span]), a[u]);
-        }
-    }
-}
-__device__ __forceinline__ void decode_chunk(consumer &state, int b, int step, fragments &a) {
-    if (SHORT_WAY && state.large == 0)
-        decode_steps<SHORT_WAY>(state, b, step, a);
+/* A fragments of k-steps step .. step + CHUNK - 1 of slot b, from what load_chunk has loaded: the short way where scales are small, or may be (ASK) and are. */
+enum way { SMALL, ANY, ASK };
+template <way WAY> __device__ __forceinline__ void decode_chunk(consumer &state, int b, int step, fragments &a) {
+    if (SHORT_WAY && (WAY == SMALL || (WAY == ASK && state.large == 0)))
+        state.short_chunks.decode(state.words, state.scales, step, a);
     else
-        decode_steps<false>(state, b, step, a);
+        tern_exact_chunk<BITS, BF16, groups::scale_k, GROUPED && HAS_ZEROS, GROUPED && SCALE_WEIGHTS>(
+            state.words, state.scales, state.zeros, state.zero[GROUPED ? 0 : b], step, a);
     tern_wgmma_pin(a);
 }
 
@@ -292,59 +270,86 @@ __device__ __forceinline__ void await_stage(consumer &state, unsigned char *shar
         state.large = tern_uniform(tern_shared_load_4(shared + LARGE_AT + 4 * state.ring.stage));
 }
 
-/* `count` k tiles from k_tile on, for the first ACTIVE slots. While a chunk multiplies, the next one is dequantised and the one after it loaded, which
+/* K tiles from k_tile on, for the first ACTIVE slots. While a chunk multiplies, the next one is dequantised and the one after it loaded, which
  * may be of the next slot or k tile. There are two such forms, ROW_BLOCKS and one less: among more ptxas does not keep sums in place. */
-template <int ACTIVE>
-__device__ __forceinline__ void multiply_tile(const worker &self, consumer &state, unsigned char *shared, int k_tile,
-                                              int count) {
-    constexpr int UNITS = ACTIVE * CHUNKS;
+template <int ACTIVE> struct k_loop {
+    static constexpr int UNITS = ACTIVE * CHUNKS;
+    const worker &self;
+    consumer &state;
+    unsigned char *shared;
+    int k_tile, released; /* stage to give back when its last products are done */
+    bool more;            /* k tiles behind this one */
+    places at, here;      /* of what is loaded, and multiplied */
+    tern_wgmma_slice<BLOCK_M> x;
+    unsigned scale; /* of sums */
     fragments a[CHUNKS];
-    int released = -1; /* stage to give back when its last products are done */
-    await_stage(state, shared);
-    places at = find_places(state, self.lane);
-    load_chunk(state, shared, at, self.lane, k_tile, 0, 0);
-    decode_chunk(state, 0, 0, a[0]);
-    load_chunk(state, shared, at, self.lane, k_tile, 0, CHUNK);
-    tern_wgmma_slice<BLOCK_M> x = tern_wgmma_slice<BLOCK_M>::at(shared + state.ring.stage * X_BYTES);
-    for (int i = 0; i < count; i++) {
-        const bool more = i + 1 < count;
-        const int stage = state.ring.stage;
-        const places here = at;
-        unsigned scale = 0;
+
+    __device__ __forceinline__ void multiply(int u) {
+        const int b = u / CHUNKS, step = u % CHUNKS * CHUNK;
+        issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, step, a[u % CHUNKS]);
+        tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
+        if (u == CHUNKS - 2)           /* and so is the stage before */
+            release(shared, released, self.lane);
+        if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
+            scale = tern_shared_load_4(shared + here.scales[WARPS_N > 1 && b == ROW_BLOCKS - 1] + b * BLOCK_SIDE +
+                                       32 * groups::slot(k_tile, step / 2));
+    }
+    template <way WAY> __device__ __forceinline__ void prepare(int u) {
+        const int b = u / CHUNKS, next = u + 1, after = u + 2;
+        if (next < UNITS || more)
+            decode_chunk<WAY>(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
+        if (after == UNITS && more) {
+            tern_ring_advance<STAGES, WARPS_K>(state.ring);
+            await_stage(state, shared);
+            at = find_places(state, self.lane);
+        }
+        if (after < UNITS || more)
+            load_chunk(state, shared, at, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
+                       after % CHUNKS * CHUNK);
+        if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
+            tern_wgmma_wait<0>();
+            tern_wgmma_add_scaled(state.sum[b], state.part, __half22float2(tern_as_half2(scale)));
+        }
+    }
+    /* All chunks of a k tile, of which the first is prepared. Large scales have code of their own, not branches between the products: a scheduler that must fetch
+     * what is not executed, or find its way around it, waits for instructions. Where registers allow it (APART): else ptxas serialises products, C7512. */
+    template <way WAY> __device__ __forceinline__ void multiply_all() {
 #pragma unroll
         for (int u = 0; u < UNITS; u++) {
-            const int b = u / CHUNKS, step = u % CHUNKS * CHUNK, next = u + 1, after = u + 2;
-            issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, step, a[u % CHUNKS]);
-            tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
-            if (u == CHUNKS - 2)           /* and so is the stage before */
-                release(shared, released, self.lane);
-            if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
-                scale = tern_shared_load_4(shared + here.scales[is_last(b)] + b * BLOCK_SIDE +
-                                           32 * groups::slot(k_tile, step / 2));
-            if (next < UNITS || more)
-                decode_chunk(state, next / CHUNKS % ACTIVE, next % CHUNKS * CHUNK, a[next % CHUNKS]);
-            if (after == UNITS && more) {
-                tern_ring_advance<STAGES, WARPS_K>(state.ring);
-                await_stage(state, shared);
-                at = find_places(state, self.lane);
-            }
-            if (after < UNITS || more)
-                load_chunk(state, shared, at, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
-                           after % CHUNKS * CHUNK);
-            if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
-                tern_wgmma_wait<0>();
-                tern_wgmma_add_scaled(state.sum[b], state.part, __half22float2(tern_as_half2(scale)));
-            }
+            multiply(u);
+            if (u + 1 < UNITS)
+                prepare<WAY>(u);
         }
-        released = stage;
-        x.move(state.ring.stage - stage);
-        k_tile += WARPS_K;
+    }
+};
+
+template <int ACTIVE>
+__device__ __forceinline__ void multiply_tiles(const worker &self, consumer &state, unsigned char *shared, int k_tile,
+                                               int count) {
+    k_loop<ACTIVE> loop = {self, state, shared, k_tile, -1};
+    await_stage(state, shared);
+    loop.at = find_places(state, self.lane);
+    load_chunk(state, shared, loop.at, self.lane, k_tile, 0, 0);
+    decode_chunk<ASK>(state, 0, 0, loop.a[0]);
+    load_chunk(state, shared, loop.at, self.lane, k_tile, 0, CHUNK);
+    loop.x = tern_wgmma_slice<BLOCK_M>::at(shared + state.ring.stage * X_BYTES);
+    for (int i = 0; i < count; i++) {
+        const int stage = state.ring.stage;
+        loop.more = i + 1 < count, loop.here = loop.at;
+        if (APART && state.large == 0)
+            loop.template multiply_all<SMALL>();
+        else
+            loop.template multiply_all<APART ? ANY : ASK>();
+        loop.template prepare<ASK>(loop.UNITS - 1);
+        loop.released = stage;
+        loop.x.move(state.ring.stage - stage);
+        loop.k_tile += WARPS_K;
     }
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
-    release(shared, released, self.lane);
+    release(shared, loop.released, self.lane);
     tern_ring_advance<STAGES, WARPS_K>(state.ring);
 }
 
@@ -366,11 +371,8 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 
 /* ---- sums to y ---- */
 
-/* Row blocks of the warpgroup that it stores: those that take k tiles in turn divide theirs. */
-constexpr int STORED = (ROW_BLOCKS + WARPS_K - 1) / WARPS_K;
-__device__ __forceinline__ int stored_blocks(const share &mine, const worker &self) {
-    return tern_parts_share<WARPS_K>(mine.slots(self.n), self.part);
-}
+constexpr int STORED =
+    (ROW_BLOCKS + WARPS_K - 1) / WARPS_K; /* row blocks: warpgroups that take k tiles in turn divide theirs */
 
 /* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn, or
  * divided K of a row block, meet in the ring, which is idle.
@@ -387,7 +389,7 @@ __device__ __forceinline__ void add_up(const share &mine, const worker &self, co
         tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
     }
     if (CLUSTER > 1) {
-        const int blocks = stored_blocks(mine, self), group = self.part * WARPS_N + self.n;
+        const int blocks = tern_parts_share<WARPS_K>(mine.slots(self.n), self.part), group = self.part * WARPS_N + self.n;
         const int first = !PAIR ? 0 : mine.has_half(self.n) && !mine.gives(self.n) ? blocks - 1 : blocks;
         if (tern_pair_sum<PAIR, STORED>(state.sum, shared + SUMS_AT, self.n * ROW_BLOCKS + self.part, WARPS_K, first, blocks,
                                         shared + SUM_BARRIERS_AT + 8 * group, state.sums_parity, self.rank))
@@ -403,8 +405,8 @@ __device__ __forceinline__ void store_sums(const tern_args &args, long long x_ro
     const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
     const int given = self.rank == 1 && mine.has_half(self.n) && !mine.gives(self.n) ? 1 : 0;
     tern_store_blocks<CLUSTER_K, STORED, !GROUPED>(
-        args, to, stored_blocks(mine, self) - given, [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); },
-        self.row_tiles, state.sum);
+        args, to, tern_parts_share<WARPS_K>(mine.slots(self.n), self.part) - given,
+        [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); }, self.row_tiles, state.sum);
 }
 
 /* All k tiles that are the warpgroup's. Its last slot may have something to do in some of them only. Those that take k tiles in turn all have
@@ -415,8 +417,8 @@ __device__ __forceinline__ void multiply(const share &mine, const worker &self, 
         const tern_ring first = state.ring;
         tern_ring_skip<STAGES>(state.ring, self.part);
         if (self.part < count)
-            multiply_tile<ROW_BLOCKS>(self, state, shared, self.k_begin + self.part,
-                                      (count - self.part + WARPS_K - 1) / WARPS_K);
+            multiply_tiles<ROW_BLOCKS>(self, state, shared, self.k_begin + self.part,
+                                       (count - self.part + WARPS_K - 1) / WARPS_K);
         state.ring = first;
         tern_ring_skip<STAGES>(state.ring, count);
         return;
@@ -429,9 +431,9 @@ __device__ __forceinline__ void multiply(const share &mine, const worker &self, 
         if (begin >= end)
             continue;
         if (segment == 1)
-            multiply_tile<ROW_BLOCKS>(self, state, shared, k_tile, end - begin);
+            multiply_tiles<ROW_BLOCKS>(self, state, shared, k_tile, end - begin);
         else if constexpr (ROW_BLOCKS > 1)
-            multiply_tile<ROW_BLOCKS - 1>(self, state, shared, k_tile, end - begin);
+            multiply_tiles<ROW_BLOCKS - 1>(self, state, shared, k_tile, end - begin);
         else
             tern_slices_pass<STAGES, 1>(shared + BARRIERS_AT, state.ring, end - begin, self.lane);
     }
@@ -489,8 +491,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const s
         tern_registers_lower<PRODUCER_REGISTERS>();
         produce_all(args, shared);
     } else {
+        copy_first(args, shared);
         tern_block_meet();
         tern_registers_raise<CONSUMER_REGISTERS>();
+        tern_first_land<FIRST, CONSUMERS>(shared + BARRIERS_AT, find_worker(args).first_tiles, PARTS);
         consume(args, shared);
     }
 }

@@ -1,13 +1,13 @@
 -- wgmma-turn: wgmma kernel for M = 16 to 64 and large N on sm_90a. See kernel.cu for what the parameters mean to it.
 
--- Bytes of shared memory: the ring (x, codes, and 48 bytes of scales and zeros a group), output slots, sums from the other CTA,
--- barriers.
-local smem = "STAGES*(256*BLOCK_M+1024*WARPS_N*ROW_BLOCKS*BITS+128*ceil_div(3*WARPS_N*ROW_BLOCKS*(GROUP%128==0?1:1+ceil_div(96,GROUP)),2)+28)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M"
+-- Bytes of shared memory: the ring (x, codes, scales and zeros), output slots, sums from the other CTA, barriers. 64-row blocks times groups of a k tile
+-- have 128 bytes of scales and 64 of zeros each.
+local smem = "STAGES*(256*BLOCK_M+1024*WARPS_N*ROW_BLOCKS*BITS+128*ceil_div((2+HAS_ZEROS)*WARPS_N*ROW_BLOCKS*(GROUP%128==0?1:1+ceil_div(96,GROUP)),2)+28)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M"
 
 local function stage_bytes(p, problem)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
     local blocks = p.WARPS_N * p.ROW_BLOCKS
-    return 256 * p.BLOCK_M + 1024 * blocks * problem.bits + 128 * ((3 * blocks * groups + 1) // 2) + 28
+    return 256 * p.BLOCK_M + 1024 * blocks * problem.bits + 128 * (((problem.sym and 2 or 3) * blocks * groups + 1) // 2) + 28
 end
 
 -- Code and scale in two operations a register (tern/short_scale.cuh), where SCALE_WEIGHTS asks for scaled weights.
@@ -40,7 +40,7 @@ local function register_rule(p, problem)
         return "two to four warpgroups, side by side or in turn"
     end
     local entry = 512 // (warpgroups + 1) // 8 * 8
-    local budget = math.min((entry * (warpgroups + 1) - 72) // warpgroups // 8 * 8, 240)
+    local budget = math.min((entry * (warpgroups + 1) - 56) // warpgroups // 8 * 8, 240)
     -- fp32 sums, a second set while a group is open, A fragments, codes, the rest
     local sums = p.ROW_BLOCKS
     if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then

@@ -373,26 +373,28 @@ extern "C" __global__ void wgmma_turn(struct tern_args args) {
     }
 }
 
-// Codes times every scale, the short way. y: scales that are small enough; fragments that are not exact.
+// Codes times every scale, the short way. y: pairs of scales that are small enough; fragments that are not exact.
 template <int ZERO> static void short_scales(const struct tern_args &args) {
+    typedef tern_short_scale<ZERO> way;
     unsigned *y = (unsigned *)args.y, random = 1;
-    for (unsigned scale = 0; scale < 0x10000; scale++) {
-        const unsigned other = scale ^ 0x8015; // of row g + 8
-        if (tern_short_scale<ZERO>::too_large(scale) != 0)
+    for (unsigned i = 0; i < 0x20000; i++) {
+        const unsigned scale = i & 0xFFFF,
+                       other = scale ^ (i >> 16 ? 0x8415 : 0x8015); // of row g + 8; the exponent differs, or not
+        alignas(16) unsigned pairs[4] = {scale << 16 | other, 0, other, 0};
+        if (way::too_large((const unsigned char *)pairs, 16, 0))
             continue;
         y[0]++;
-        if (tern_short_scale<ZERO>::too_large(scale << 16 | other) != 0)
-            continue;
-        const tern_short_scale<ZERO> way = tern_short_scale<ZERO>::of(scale << 16 | other);
+        const way scaled = way::of(pairs[0]);
         for (int step = 0; step < TERN_TILE_STEPS; step++) {
-            unsigned words[4], a[4];
+            unsigned words[4], swapped[4], a[4];
             for (int p = 0; p < 4; p++) {
                 random = random * 1664525 + 1013904223;
                 words[p] = random ^ random >> 15;
                 if (ZERO == 1) // no code 3
                     words[p] &= ~(words[p] >> 1 & 0x55555555u);
             }
-            way.fragment(words, step, a);
+            way::swap_bytes(words, swapped);
+            scaled.fragment(words, swapped, step, a);
             for (int p = 0; p < 8; p++) {
                 const int bit = 16 * (p % 2) + 2 * (step / 2) + 8 * (step & 1), q = (int)(words[p / 2] >> bit & 3);
                 const float s = tern_emu_half_to_float((unsigned short)(p / 2 % 2 ? scale : other));

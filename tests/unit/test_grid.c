@@ -199,13 +199,16 @@ static void test_geometry(void **state) {
     p.m = 0; /* nothing to launch */
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
     assert_int_equal(g.grid[0] + g.grid[1] + g.grid[2], 0);
-    strcpy(t.grid[0], "SMS*G + GROUP*BITS"); /* every name of a problem */
+    strcpy(t.grid[0], "SMS*G + GROUP*BITS + HAS_ZEROS"); /* every name of a problem */
     p.m = 1;
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
     assert_int_equal(g.grid[0], 132 * 28 + 128 * 2);
     f = format("ternary-channel"); /* one group of K */
     assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
     assert_int_equal(g.grid[0], 132 * 1 + 3584 * 2);
+    f = format("gptq4-g128-asym");
+    assert_int_equal(tern_candidate_geometry(&c, &p, 132, &g, NULL), TERN_OK);
+    assert_int_equal(g.grid[0], 132 * 28 + 128 * 4 + 1);
 }
 
 static void check_parse_error(const struct tern_template *t, const char *text, const char *part) {

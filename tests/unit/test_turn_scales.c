@@ -1,5 +1,5 @@
-/* wgmma-turn on the CPU emulator with scales of 1 and more, which its short way for two-bit codes cannot take (short_scale.cuh): k tiles where
- * all scales are small, where one is large and where one is no number lie side by side, and every product is exact. */
+/* wgmma-turn on the CPU emulator with scales too large for two operations a register (short_scale.cuh): k tiles where
+ * all scales are small, where one is large, very large or no number lie side by side, and every product is exact. */
 #include "kernel_fixture.h"
 
 #include "core/half.h"
@@ -49,19 +49,19 @@ static void multiply(const struct tern_weights *weights, const uint16_t *x, uint
     end(&kernel);
 }
 
-/* The scale of group g of row n: mostly small, but 1, 1.5, 300, -7 or NaN in some, each in a k tile of its own. */
+/* The scale of group g of row n: mostly below 1/16, but 1, 1/16, 300, -7 or NaN in some, each in a k tile of its own. */
 static double scale_of(int n, int g) {
     static const struct {
         int row, group;
         double scale;
-    } large[] = {{3, 1, 1.0}, {20, 2, 1.5}, {100, 4, 300}, {100, 5, -7}, {175, 7, (double)NAN}};
+    } large[] = {{3, 1, 1.0}, {20, 2, 0.0625}, {100, 4, 300}, {100, 5, -7}, {175, 7, (double)NAN}};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         if (large[i].row == n && large[i].group == g)
             return large[i].scale;
-    return (1 + (n + g) % 7) / 64.0;
+    return (1 + (n + g) % 7) / 128.0;
 }
 
-static void large_scales_take_the_long_way(void **state) {
+static void large_scales_are_exact(void **state) {
     (void)state;
     static uint16_t x[M][K], y[M][N];
     struct tern_error err = {0};
@@ -89,6 +89,6 @@ static void large_scales_take_the_long_way(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large_scales_take_the_long_way)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(large_scales_are_exact)};
     return cmocka_run_group_tests_name("turn_scales", tests, NULL, NULL);
 }

@@ -201,4 +201,21 @@ __device__ __forceinline__ void tern_scale_fragment(const tern_scale_pairs<BF16>
     }
 }
 
+/* A fragments of k-steps step .. step + CHUNK - 1 of a tile, exact but where a scale rounds. With ZEROS, zero points of (row g, row g + 8), each for SCALE_K k,
+ * become `zero` first; with SCALES it is times such pairs of scales. */
+template <int BITS, int BF16, int SCALE_K, bool ZEROS, bool SCALES, int SPANS, int CHUNK>
+__device__ __forceinline__ void tern_exact_chunk(const unsigned *words, const unsigned (&scales)[SPANS],
+                                                 const unsigned (&zeros)[SPANS], tern_zero_bias &zero, int step,
+                                                 unsigned (&a)[CHUNK][4]) {
+#pragma unroll
+    for (int u = 0; u < CHUNK; u++) {
+        const int span = u * 16 / SCALE_K;
+        if (ZEROS && (step + u) * 16 % SCALE_K == 0)
+            zero = tern_zero_biases<BITS>(zeros[span] & 0xff, zeros[span] >> 8);
+        tern_dequant_tile<BITS, BF16>(words, step + u, zero, a[u]);
+        if constexpr (SCALES)
+            tern_scale_fragment<BITS, ZEROS>(tern_scale_rows<BF16>(scales[span]), a[u]);
+    }
+}
+
 #endif

@@ -72,4 +72,39 @@ __device__ __forceinline__ void tern_words_load(unsigned (&words)[tern_codes<BIT
     }
 }
 
+// Where a lane's codes and scales of a stage lie: of a warpgroup's first slot, and, less the usual way there from that, of its last one. Zeros lie half as far
+// apart as scales: `zeros` beyond half of a scale's place. Slots are SLOT_TILES row tiles apart.
+template <int BITS, typename GROUPS, typename BOXES, int SLOT_TILES> struct tern_box_places {
+    int codes[2], scales[2], zeros;
+
+    // In a stage with codes and sides at these places. `first` is the row tile of the first slot, `last` the way of the last one from its usual place.
+    static __device__ __forceinline__ tern_box_places find(int codes_at, int side_at, int first, int last, int lane) {
+        const int code = codes_at + first * BOXES::tile_bytes + 16 * lane;
+        const int scale = side_at + first * BOXES::scale_bytes + 4 * (lane / 4);
+        return {{code, code + last * BOXES::tile_bytes},
+                {scale, scale + last * BOXES::scale_bytes},
+                side_at / 2 + BOXES::zeros_at};
+    }
+
+    // Loads what the decoding of CHUNK k-steps of slot b, the last or not, from `step` on needs: code words, and where a scale begins pairs of SCALES and
+    // ZEROS, each for SCALE_K k.
+    template <int CHUNK, bool SCALES, bool ZEROS, int SPANS>
+    __device__ __forceinline__ void load(unsigned (&words)[tern_codes<BITS>::words], unsigned (&scale)[SPANS],
+                                         unsigned (&zero)[SPANS], const unsigned char *shared, int lane, int k_tile, int b,
+                                         bool last, int step) const {
+        constexpr int SCALE_BYTES = SLOT_TILES * BOXES::scale_bytes; // from slot to slot
+        tern_words_load<BITS, CHUNK>(words, shared + codes[last] + b * (SLOT_TILES * BOXES::tile_bytes), step, lane);
+        if (step * 16 % GROUPS::scale_k != 0)
+            return;
+#pragma unroll
+        for (int span = 0; span < SPANS; span++) {
+            const int group = GROUPS::slot(k_tile, step / 2 + span * GROUPS::scale_k / 32);
+            if (SCALES)
+                scale[span] = tern_shared_load_4(shared + scales[last] + b * SCALE_BYTES + 32 * group);
+            if (ZEROS)
+                zero[span] = tern_shared_load_2(shared + zeros + scales[last] / 2 + b * (SCALE_BYTES / 2) + 16 * group);
+        }
+    }
+};
+
 #endif
