@@ -15,7 +15,8 @@
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   PAIR            two blocks share an odd row block: 1: half of K each, at last; 2: the same beside the others, by one more
  *                   warpgroup; 3: by such a one half of the columns each; 0: whole row blocks
- *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
+ *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh), 2 so for the two blocks of a
+ *                   cluster, which have the same rows of x: half of a slice each
  *   STREAM_K        0: whole tiles; 1: cut along K, equally much for all blocks (tern/stream_k.cuh); 2: blocks without one in the last turn help
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
@@ -34,6 +35,7 @@
 #include "tern/wgmma.cuh"
 #include "tern/wgmma_store.cuh"
 
+constexpr bool SHARED_X = X_COPY == 2; /* two blocks of a cluster have the same rows of x */
 constexpr int ODD = PAIR >= 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
 constexpr int ODD_COLUMNS = PAIR == 3 ? (BLOCK_M / 2 + 15) / 16 * 16 : BLOCK_M; /* of it; both have those in the middle */
 constexpr int WARPGROUPS = CONSUMERS + ODD + 1, THREADS = TERN_WARPGROUP * WARPGROUPS;
@@ -84,7 +86,8 @@ constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * WARPGROUPS - PRODUCER_REGIS
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * WARPGROUPS,
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
-static_assert(MAP_AT + X_COPY * TERN_TENSOR_MAP <= 232448, "what a block may have");
+static_assert(MAP_AT + (X_COPY > 0) * TERN_TENSOR_MAP <= 232448, "what a block may have");
+static_assert(!SHARED_X || (CLUSTER_K == 1 && !STREAM_K && !PAIR), "a cluster is for one thing");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0,
               "parts are equal, and a stage has slices of one turn only: a barrier knows no more than a parity");
@@ -97,7 +100,7 @@ static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (
 constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
 static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
 
-typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR, SHARED_X ? 2 : 1> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
@@ -116,7 +119,7 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const ter
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         if (ODD)
             copies::copy_unrolled(args, at, codes, sides, k_tile, lane);
-        else
+        else if (!SHARED_X || at.blocks > 0)
             own.copy(args, codes, sides, k_tile, lane);
         if (ODD && k_tile >= odd.k_begin && k_tile < odd.k_end)
             odd_copies::copy_unrolled(args, odd, codes + 4 * BLOCKS * copies::tile_bytes,
@@ -134,7 +137,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     plan tiles(args, at);
     if (X_COPY > 0 && warp == 1) /* behind the plan, which takes as long as the map's way */
         tern_tensor_map_acquire(map);
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARED_X)
         tern_cluster_wait();
     while (tiles.next(at)) {
         if (warp == 0)
@@ -143,6 +146,9 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             if (HALVES && warp == 1)
                 tern_halves_box<HALF_RING, X_BYTES / 2>(shared, shared + HALVES_AT, map, (int)at.x_row, at.k_begin, at.k_end,
                                                         fill, lane);
+            else if (SHARED_X && warp == 1)
+                tern_slices_box_shared<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.rank, at.k_begin,
+                                                        at.k_end, fill, lane);
             else if (warp == 1)
                 tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
                                                  fill, lane);
@@ -399,7 +405,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARED_X)
         tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
@@ -466,7 +472,7 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
 __device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
     constexpr int READERS = 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS;
     if (warp < STAGES) /* full: x or its announcement, and the lanes that copy codes and scales */
-        tern_slice_init(shared + BARRIERS_AT, warp, (HALVES ? 0 : 1) + 32, READERS);
+        tern_slice_init(shared + BARRIERS_AT, warp, (HALVES ? 0 : 1) + 32, READERS, SHARED_X ? 1 : TERN_X_THREADS);
     if (HALVES && warp < HALVES)
         tern_half_slice_init(shared + HALVES_AT, warp, READERS);
     if (PAIR == 2 && warp == STAGES)
@@ -485,7 +491,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     if (threadIdx.x % 32 == 0)
         init_barriers(shared, warp);
     __syncthreads();
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARED_X)
         tern_cluster_arrive();
     if (warpgroup == CONSUMERS + ODD) {
         tern_registers_lower<PRODUCER_REGISTERS>();
@@ -497,4 +503,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
         tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
+    if (SHARED_X) /* the other block may still copy here */
+        tern_cluster_pass();
 }

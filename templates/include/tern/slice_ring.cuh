@@ -8,6 +8,7 @@
 #define TERN_SLICE_RING_CUH
 
 #include "tern/abi.h"
+#include "tern/cluster.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/tensor_copy.cuh"
 
@@ -28,8 +29,9 @@ __device__ __forceinline__ void tern_slice_prepare(unsigned char *barriers, int 
     tern_barriers_init(at + TERN_EMPTY, 1, consumers);
     tern_barriers_init(at + TERN_LANDED, 1, landed);
 }
-__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
-    tern_slice_prepare(barriers, stage, full, consumers, TERN_X_THREADS);
+__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers,
+                                                int landed = TERN_X_THREADS) {
+    tern_slice_prepare(barriers, stage, full, consumers, landed);
     tern_barriers_publish();
 }
 
@@ -137,6 +139,28 @@ __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned ch
             tern_barrier_arrive_expect(full, BYTES);
             tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
         }
+        tern_ring_advance<STAGES>(fill);
+    }
+}
+
+// The same of the two blocks of a cluster that have the same rows of x: block `rank` brings one half of 64 k for both. LANDED, of one
+// arrival, is where the other block says that its stage is empty too.
+template <int STAGES, int BYTES>
+__device__ __forceinline__ void tern_slices_box_shared(unsigned char *ring, unsigned char *barriers, const void *map, int row,
+                                                       int rank, int k_begin, int k_end, tern_ring &fill, int lane) {
+#pragma unroll 2 // as above
+    for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
+        void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL),
+             *other = tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED);
+        tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
+        if (lane == 0) {
+            tern_barrier_arrive_expect(full, BYTES); // of both halves
+            tern_cluster_barrier_arrive(other, rank ^ 1);
+        }
+        tern_barrier_wait(other, fill.parity ^ 1);
+        if (lane == 0)
+            tern_tensor_copy_all<2>(ring + fill.stage * BYTES + rank * (BYTES / 2), map, k_tile * TERN_TILE_K + 64 * rank, row,
+                                    full);
         tern_ring_advance<STAGES>(fill);
     }
 }
