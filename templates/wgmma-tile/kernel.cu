@@ -100,7 +100,7 @@ static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (
 constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
 static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
 
-typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR, SHARED_X ? 2 : 1> plan;
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR, SHARED_X ? 2 : 1, 2> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);

@@ -319,7 +319,7 @@ return {
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "GROUP_M", values = { 1, 2, 4, 8, 16, 32 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "PAIR", values = { 0, 1, 2, 3 }, default = 0, doc = "two blocks share an odd row block, half of K each, 1: at last, 2: beside the others, 3: half of the columns each" },
         { name = "X_COPY", values = { 0, 1, 2 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
