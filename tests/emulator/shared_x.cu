@@ -41,7 +41,7 @@ extern "C" __global__ void shared_x_slices(struct tern_args args) {
     __syncthreads();
     tern_cluster_sync();
     if (warp == 0)
-        tern_slices_box_shared<STAGES, BYTES>(shared, barriers, map, 0, (int)blockIdx.x, 0, slices, ring, lane);
+        tern_slices_box<STAGES, BYTES, 2>(shared, barriers, map, 0, 0, slices, ring, lane, (int)blockIdx.x);
     for (int slice = 0; warp == 1 && slice < slices; slice++) {
         tern_barrier_wait(tern_slice_barrier_of(barriers, ring.stage, TERN_FULL), ring.parity);
         for (int turn = 0; blockIdx.x == 1 && turn < 50; turn++)

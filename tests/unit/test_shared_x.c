@@ -12,7 +12,7 @@ static void places_are_side_by_side(void **state) {
     static const struct {
         int row_blocks, tiles_m, clusters;
         bool shares;
-    } cases[] = {{592, 1, 66, true}, {56, 8, 33, true},  {3, 2, 3, true},    {7, 5, 2, true},
+    } cases[] = {{592, 1, 66, true}, {56, 8, 33, true}, {3, 2, 3, true},    {7, 5, 2, true},
                  {1, 1, 1, true},    {37, 9, 1, false}, {50, 17, 2, false}, {592, 8, 66, false}};
     static uint32_t y[592 * 8 + 4 * 66];
     struct tern_error err = {0};

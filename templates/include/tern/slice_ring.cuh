@@ -127,40 +127,29 @@ __device__ __forceinline__ void tern_half_slice_skip(unsigned char *barriers, te
     tern_half_slice_release(barriers, tern_half_slice_await<HALVES>(barriers, use), lane);
 }
 
-// The warp that brings slices k_begin .. k_end - 1, full as they land.
-template <int STAGES, int BYTES>
+// The warp that brings slices k_begin .. k_end - 1, full as they land. SHARERS 2: the two blocks of a cluster have the same rows of x, and block
+// `rank` brings one half of 64 k for both; LANDED, of one arrival, is where the other one says that its stage is empty too.
+template <int STAGES, int BYTES, int SHARERS = 1>
 __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
-                                                int k_begin, int k_end, tern_ring &fill, int lane) {
+                                                int k_begin, int k_end, tern_ring &fill, int lane, int rank = 0) {
 #pragma unroll 2 // no more: cold, as above; not 1, which has ptxas move the plan out of its uniform registers
-    for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
-        tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
-        if (lane == 0) {
-            void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL);
-            tern_barrier_arrive_expect(full, BYTES);
-            tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
-        }
-        tern_ring_advance<STAGES>(fill);
-    }
-}
-
-// The same of the two blocks of a cluster that have the same rows of x: block `rank` brings one half of 64 k for both. LANDED, of one
-// arrival, is where the other block says that its stage is empty too.
-template <int STAGES, int BYTES>
-__device__ __forceinline__ void tern_slices_box_shared(unsigned char *ring, unsigned char *barriers, const void *map, int row,
-                                                       int rank, int k_begin, int k_end, tern_ring &fill, int lane) {
-#pragma unroll 2 // as above
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
         void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL),
              *other = tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED);
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
         if (lane == 0) {
-            tern_barrier_arrive_expect(full, BYTES); // of both halves
-            tern_cluster_barrier_arrive(other, rank ^ 1);
+            tern_barrier_arrive_expect(full, BYTES);
+            if (SHARERS == 1)
+                tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
+            else
+                tern_cluster_barrier_arrive(other, rank ^ 1);
         }
-        tern_barrier_wait(other, fill.parity ^ 1);
-        if (lane == 0)
-            tern_tensor_copy_all<2>(ring + fill.stage * BYTES + rank * (BYTES / 2), map, k_tile * TERN_TILE_K + 64 * rank, row,
-                                    full);
+        if (SHARERS == 2) {
+            tern_barrier_wait(other, fill.parity ^ 1);
+            if (lane == 0)
+                tern_tensor_copy_all<2>(ring + fill.stage * BYTES + rank * (BYTES / 2), map,
+                                        k_tile * TERN_TILE_K + 64 * rank, row, full);
+        }
         tern_ring_advance<STAGES>(fill);
     }
 }
