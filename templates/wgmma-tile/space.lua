@@ -225,7 +225,7 @@ local function balance_rule(p, problem, gpu)
         local helpers, k_tiles = (workers - last) * p.CLUSTER_K, (problem.k + 127) // 128
         local cost = 3 + 512 // (blocks * p.BLOCK_M) -- this and the span as in tern/tile_plan.cuh and stream_k.cuh
         local span = (k_tiles * helpers - cost * (last + helpers) * p.CLUSTER_K) // (last * p.CLUSTER_K + helpers)
-        if p.CLUSTER_K > 2 or tiles > 8 * workers or 2 * last < workers or 10 * span < k_tiles then
+        if p.CLUSTER_K > 2 or tiles > 8 * workers or 3 * last < workers or 10 * span < k_tiles then
             return "few blocks help, many share a tile's K, or it is too short to be shared"
         end
     end
