@@ -15,14 +15,13 @@
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   PAIR            two blocks share an odd row block: 1: half of K each, at last; 2: the same beside the others, by one more
  *                   warpgroup; 3: by such a one half of the columns each; 0: whole row blocks
- *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine (tern/tensor_copy.cuh)
+ *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine, 2 so for two blocks of a cluster, half a slice by each
  *   STREAM_K        0: whole tiles; 1: cut along K, equally much for all blocks (tern/stream_k.cuh); 2: blocks without one in the last turn help
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
- * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Out-of-range x is read as zero. Sums are added in a fixed order.
- * Bound by the f16 tensor cores; expected 85-100 % of what cuBLAS reaches at M >= 1024. */
+ * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Sums have a fixed order. Bound by tensor cores, or by power. */
 #include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
 #include "tern/half_sum.cuh"
@@ -37,12 +36,12 @@
 constexpr int ODD = PAIR >= 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
 constexpr int ODD_COLUMNS = PAIR == 3 ? (BLOCK_M / 2 + 15) / 16 * 16 : BLOCK_M; /* of it; both have those in the middle */
 constexpr int WARPGROUPS = CONSUMERS + ODD + 1, THREADS = TERN_WARPGROUP * WARPGROUPS;
+constexpr int SHARERS = X_COPY == 2 ? 2 : 1;  /* blocks that share x, side by side along N */
 constexpr int WARPS_N = CONSUMERS / K_PARTS;  /* warpgroups side by side along N */
 constexpr int BLOCKS = WARPS_N * ROW_BLOCKS;  /* 64-row blocks of W that a tile has at most, */
 constexpr int CTA_TILES = 4 * (BLOCKS + ODD); /* in 16-row tiles, those of the shared row block last */
-constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK;
-constexpr int SUMS = (BLOCK_M + 15) / 16 * 8; /* a thread and row block, in units of 16 columns for the stores */
-constexpr int WIDEST = ODD ? 192 : 256;       /* columns of a product, of whose registers a thread has enough at launch */
+constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK, SUMS = (BLOCK_M + 15) / 16 * 8; /* of a row block, as the stores take them */
+constexpr int WIDEST = ODD ? 192 : 256; /* columns of a product, of whose registers a thread has enough at launch */
 /* Sets of A registers: with four a chunk is dequantised without a look at products, with two it waits for those whose set it takes. */
 constexpr int SETS = CHUNKS % 4 == 0 && !ODD && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
 typedef struct tern_groups<GROUP> groups;
@@ -70,11 +69,10 @@ constexpr int HALVES_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS;  /* barrie
 constexpr int SENT_AT = HALVES_AT + HALVES * TERN_HALF_SLICE_BARRIERS; /* and of sums that another block sends */
 constexpr int MAP_AT = (SENT_AT + TERN_HALF_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
 
-/* Workspace: a tensor map a block; with STREAM_K counters of cut tiles and two slots of sums a block (tern/stream_sum.cuh). */
-constexpr long long SLOT_BYTES = 4LL * 64 * BLOCKS * BLOCK_M;
+constexpr long long SLOT_BYTES =
+    4LL * 64 * BLOCKS * BLOCK_M; /* workspace: a map a block; with STREAM_K counters, two slots a block */
 
-/* Registers a thread: launched with ENTRY each; consumers take what producers give. */
-constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8;
+constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8; /* a thread, at launch; consumers take what producers give */
 constexpr bool TIGHT = PAIR == 2 && ROW_BLOCKS == 2 && BLOCK_M > 112; /* consumers want all that others can do without */
 constexpr int PRODUCER_REGISTERS = !ODD ? 56 : TIGHT ? 24 : 32;
 constexpr int HALF_K_REGISTERS = ROW_BLOCKS == 1 ? 160 : 112 - 8 * TIGHT,
@@ -84,20 +82,20 @@ constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * WARPGROUPS - PRODUCER_REGIS
 constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
 static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * WARPGROUPS,
               "registers taken by setmaxnreg must have been given, or the kernel hangs");
-static_assert(MAP_AT + X_COPY * TERN_TENSOR_MAP <= 232448, "what a block may have");
+static_assert(MAP_AT + (X_COPY > 0) * TERN_TENSOR_MAP <= 232448, "what a block may have");
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0,
-              "parts are equal, and a stage has slices of one turn only: a barrier knows no more than a parity");
+static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0, "a stage is for one turn: a barrier knows but a parity");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (PAIR == 3 ? 8 : 16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
               "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)),
-              "one way to divide K at a time");
+static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)) &&
+                  (SHARERS == 1 || (CLUSTER_K * K_PARTS == 1 && !STREAM_K && !PAIR)),
+              "one way to divide K at a time, and none where x is shared");
 constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
 static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
 
-typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR> plan;
+typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR, SHARERS, 2> plan;
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
@@ -134,7 +132,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     plan tiles(args, at);
     if (X_COPY > 0 && warp == 1) /* behind the plan, which takes as long as the map's way */
         tern_tensor_map_acquire(map);
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARERS > 1)
         tern_cluster_wait();
     while (tiles.next(at)) {
         if (warp == 0)
@@ -144,8 +142,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
                 tern_halves_box<HALF_RING, X_BYTES / 2>(shared, shared + HALVES_AT, map, (int)at.x_row, at.k_begin, at.k_end,
                                                         fill, lane);
             else if (warp == 1)
-                tern_slices_box<STAGES, X_BYTES>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin, at.k_end,
-                                                 fill, lane);
+                tern_slices_box<STAGES, X_BYTES, SHARERS>(shared, shared + BARRIERS_AT, map, (int)at.x_row, at.k_begin,
+                                                          at.k_end, fill, lane, at.rank);
         } else if (warp == 1)
             tern_slices_publish<STAGES>(shared + BARRIERS_AT, fill, at.k_end - at.k_begin, lane);
         else
@@ -399,7 +397,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     tern_ring use = {0, 0};
     tern_place at;
     plan tiles(args, at);
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARERS > 1)
         tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
@@ -466,7 +464,7 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
 __device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
     constexpr int READERS = 4 * (WARPS_N + ODD) * TERN_WARP_ARRIVALS;
     if (warp < STAGES) /* full: x or its announcement, and the lanes that copy codes and scales */
-        tern_slice_init(shared + BARRIERS_AT, warp, (HALVES ? 0 : 1) + 32, READERS);
+        tern_slice_init(shared + BARRIERS_AT, warp, (HALVES ? 0 : 1) + 32, READERS, SHARERS > 1 ? 1 : TERN_X_THREADS);
     if (HALVES && warp < HALVES)
         tern_half_slice_init(shared + HALVES_AT, warp, READERS);
     if (PAIR == 2 && warp == STAGES)
@@ -485,7 +483,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     if (threadIdx.x % 32 == 0)
         init_barriers(shared, warp);
     __syncthreads();
-    if (PAIR == 2)
+    if (PAIR == 2 || SHARERS > 1)
         tern_cluster_arrive();
     if (warpgroup == CONSUMERS + ODD) {
         tern_registers_lower<PRODUCER_REGISTERS>();
@@ -497,4 +495,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
         tern_registers_raise<CONSUMER_REGISTERS>();
         consume(args, shared, warpgroup);
     }
+    if (SHARERS > 1) /* the other block may still copy here */
+        tern_cluster_pass();
 }

@@ -130,9 +130,10 @@ local function is_default(p)
     return true
 end
 
--- Row blocks of 64 times tiles of x, the clusters that are resident, and the row blocks that each takes at a time.
-local row_blocks = "ceil_div(M,BLOCK_M)*ceil_div(N,64)"
-local clusters = "max(SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8,1)"
+-- Row blocks of 64 times tiles of x (of two blocks that share x, those of one), the clusters that are resident, and the row blocks that
+-- each takes at a time.
+local row_blocks = "ceil_div(M,BLOCK_M)*ceil_div(N,64*(1+X_COPY/2))"
+local clusters = "max(SMS/(CLUSTER_K+(PAIR>0)+X_COPY/2)*(8-(CLUSTER_K>3))/8,1)"
 local held = "(CONSUMERS/K_PARTS*ROW_BLOCKS)"
 
 -- Elements of y that the busiest block computes. Warpgroups without a row block leave the tensor cores to the others, but not the
@@ -191,6 +192,22 @@ local function pair_rule(p, problem, gpu)
     end
 end
 
+-- Two blocks of a cluster with the same rows of x: where tiles are many, since both wait for the slower one.
+local function share_rule(p, problem, gpu)
+    if p.X_COPY < 2 then
+        return nil
+    end
+    if p.CLUSTER_K > 1 or p.K_PARTS > 1 or p.PAIR > 0 or p.STREAM_K > 0 or gpu.sms < 2 then
+        return "a cluster is for one thing at a time, and shared x for whole tiles"
+    end
+    if is_small(problem) then
+        return nil
+    end
+    if (problem.n + 63) // 64 * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M) < 8 * gpu.sms then
+        return "few tiles for two blocks at a time"
+    end
+end
+
 -- How K is divided, and heights that are no power of two: where whole tiles leave multiprocessors idle.
 local function balance_rule(p, problem, gpu)
     if is_small(problem) then
@@ -208,7 +225,7 @@ local function balance_rule(p, problem, gpu)
         local helpers, k_tiles = (workers - last) * p.CLUSTER_K, (problem.k + 127) // 128
         local cost = 3 + 512 // (blocks * p.BLOCK_M) -- this and the span as in tern/tile_plan.cuh and stream_k.cuh
         local span = (k_tiles * helpers - cost * (last + helpers) * p.CLUSTER_K) // (last * p.CLUSTER_K + helpers)
-        if p.CLUSTER_K > 2 or tiles > 8 * workers or 2 * last < workers or 10 * span < k_tiles then
+        if p.CLUSTER_K > 2 or tiles > 8 * workers or 3 * last < workers or 10 * span < k_tiles then
             return "few blocks help, many share a tile's K, or it is too short to be shared"
         end
     end
@@ -249,7 +266,7 @@ local function shape_rule(p, problem, gpu)
         return "CTA tile is small for the problem"
     end
     local reason = part_rule(p, problem, gpu) or cluster_rule(p, problem, gpu) or pair_rule(p, problem, gpu)
-        or balance_rule(p, problem, gpu)
+        or share_rule(p, problem, gpu) or balance_rule(p, problem, gpu)
     if reason then
         return reason
     end
@@ -309,10 +326,10 @@ return {
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
-        { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together for reuse in L2" },
+        { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together at most, for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
         { name = "PAIR", values = { 0, 1, 2, 3 }, default = 0, doc = "two blocks share an odd row block, half of K each, 1: at last, 2: beside the others, 3: half of the columns each" },
-        { name = "X_COPY", values = { 0, 1 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine" },
+        { name = "X_COPY", values = { 0, 1, 2 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine, 2: it, half of a slice for both by each of two blocks of a cluster" },
         { name = "STREAM_K", values = { 0, 1, 2 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do, 2: blocks without a tile in the last turn take a part of the others' K" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
         { name = "ROUND_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: scaled weights are rounded (SCALE_WEIGHTS with gptq or bfloat16)" },
@@ -321,11 +338,11 @@ return {
     -- a multiprocessor each; only 7 of 8 of the clusters of 4 or 8 that would fill the GPU: more are not resident at once.
     -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
-        grid = { "min(ceil_div(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),1+(PAIR>0)),"
-            .. "SMS/(CLUSTER_K+(PAIR>0))*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0))" },
+        grid = { "min(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),"
+            .. "SMS/(CLUSTER_K+(PAIR>0)+X_COPY/2)*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0)+X_COPY/2)" },
         block = "128*(CONSUMERS+1+(PAIR>1))",
         smem = smem,
-        cluster = "CLUSTER_K+(PAIR>0)*(PAIR<3)",
+        cluster = "CLUSTER_K+(PAIR>0)*(PAIR<3)+X_COPY/2",
         busiest = busiest_block,
         workspace = "X_COPY+STREAM_K==0?0:SMS*(128+(STREAM_K>0)*CONSUMERS*(16+512*ROW_BLOCKS*BLOCK_M))",
     },

@@ -8,6 +8,7 @@
 #define TERN_SLICE_RING_CUH
 
 #include "tern/abi.h"
+#include "tern/cluster.cuh"
 #include "tern/pipeline.cuh"
 #include "tern/tensor_copy.cuh"
 
@@ -28,8 +29,9 @@ __device__ __forceinline__ void tern_slice_prepare(unsigned char *barriers, int 
     tern_barriers_init(at + TERN_EMPTY, 1, consumers);
     tern_barriers_init(at + TERN_LANDED, 1, landed);
 }
-__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers) {
-    tern_slice_prepare(barriers, stage, full, consumers, TERN_X_THREADS);
+__device__ __forceinline__ void tern_slice_init(unsigned char *barriers, int stage, int full, int consumers,
+                                                int landed = TERN_X_THREADS) {
+    tern_slice_prepare(barriers, stage, full, consumers, landed);
     tern_barriers_publish();
 }
 
@@ -125,17 +127,28 @@ __device__ __forceinline__ void tern_half_slice_skip(unsigned char *barriers, te
     tern_half_slice_release(barriers, tern_half_slice_await<HALVES>(barriers, use), lane);
 }
 
-// The warp that brings slices k_begin .. k_end - 1, full as they land.
-template <int STAGES, int BYTES>
+// The warp that brings slices k_begin .. k_end - 1, full as they land. SHARERS 2: the two blocks of a cluster have the same rows of x, and block
+// `rank` brings one half of 64 k for both; LANDED, of one arrival, is where the other one says that its stage is empty too.
+template <int STAGES, int BYTES, int SHARERS = 1>
 __device__ __forceinline__ void tern_slices_box(unsigned char *ring, unsigned char *barriers, const void *map, int row,
-                                                int k_begin, int k_end, tern_ring &fill, int lane) {
+                                                int k_begin, int k_end, tern_ring &fill, int lane, int rank = 0) {
 #pragma unroll 2 // no more: cold, as above; not 1, which has ptxas move the plan out of its uniform registers
     for (int k_tile = k_begin; k_tile < k_end; k_tile++) {
+        void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL),
+             *other = tern_slice_barrier_of(barriers, fill.stage, TERN_LANDED);
         tern_barrier_wait(tern_slice_barrier_of(barriers, fill.stage, TERN_EMPTY), fill.parity);
         if (lane == 0) {
-            void *full = tern_slice_barrier_of(barriers, fill.stage, TERN_FULL);
             tern_barrier_arrive_expect(full, BYTES);
-            tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
+            if (SHARERS == 1)
+                tern_slice_boxes<BYTES>(ring + fill.stage * BYTES, map, row, k_tile, full);
+            else
+                tern_cluster_barrier_arrive(other, rank ^ 1);
+        }
+        if (SHARERS == 2) {
+            tern_barrier_wait(other, fill.parity ^ 1);
+            if (lane == 0)
+                tern_tensor_copy_all<2>(ring + fill.stage * BYTES + rank * (BYTES / 2), map,
+                                        k_tile * TERN_TILE_K + 64 * rank, row, full);
         }
         tern_ring_advance<STAGES>(fill);
     }

@@ -30,17 +30,19 @@ __device__ __forceinline__ tern_sweep tern_sweep_start(long long n, unsigned til
     return s;
 }
 
-// Goes to whole tile `tile` of all.
-template <int BLOCKS, int GROUP_M> __device__ __forceinline__ void tern_sweep_go(tern_sweep &s, unsigned tile) {
-    const unsigned strip = tile / (GROUP_M * s.tiles_n), rest = tile - strip * (GROUP_M * s.tiles_n);
-    const unsigned left = s.tiles_m - strip * GROUP_M, height = left < GROUP_M ? left : GROUP_M;
-    s.tile_m = strip * GROUP_M + rest % height;
+// Goes to whole tile `tile` of all. `group`: tiles of x in a strip, if not GROUP_M.
+template <int BLOCKS, int GROUP_M>
+__device__ __forceinline__ void tern_sweep_go(tern_sweep &s, unsigned tile, unsigned group = GROUP_M) {
+    const unsigned strip = tile / (group * s.tiles_n), rest = tile - strip * (group * s.tiles_n);
+    const unsigned left = s.tiles_m - strip * group, height = left < group ? left : group;
+    s.tile_m = strip * group + rest % height;
     s.row_block = rest / height * BLOCKS;
     s.blocks = s.row_blocks - s.row_block < BLOCKS ? s.row_blocks - s.row_block : BLOCKS;
 }
 
-// Goes to the next tile; false when there is none.
-template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_next(tern_sweep &s) {
+// Goes to the next tile; false when there is none. `group` as above.
+template <int BLOCKS, int GROUP_M>
+__device__ __forceinline__ bool tern_sweep_next(tern_sweep &s, unsigned group = GROUP_M) {
     if (s.next >= s.end)
         return false;
     if (GROUP_M == 0 || s.step == 0) { // what is left of the share in this tile of x, in equal parts
@@ -52,7 +54,7 @@ template <int BLOCKS, int GROUP_M> __device__ __forceinline__ bool tern_sweep_ne
         s.next += s.blocks;
         return true;
     }
-    tern_sweep_go<BLOCKS, GROUP_M == 0 ? 1 : GROUP_M>(s, s.next);
+    tern_sweep_go<BLOCKS, GROUP_M == 0 ? 1 : GROUP_M>(s, s.next, group);
     s.next += s.step;
     return true;
 }

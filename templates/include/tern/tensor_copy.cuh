@@ -128,4 +128,21 @@ __device__ __forceinline__ void tern_tensor_copy(void *shared, const void *map, 
 #endif
 }
 
+// The same for all CLUSTER blocks of a cluster: the box goes to each one's address `shared`, and counts against each one's barrier. Their
+// rings must have the place.
+template <int CLUSTER>
+__device__ __forceinline__ void tern_tensor_copy_all(void *shared, const void *map, int column, int row, void *barrier) {
+#ifdef TERN_EMULATOR
+    for (int rank = 0; rank < CLUSTER; rank++)
+        tern_emu_tensor_copy(tern_emu_cluster_map(shared, rank), map, column, row, tern_emu_cluster_map(barrier, rank));
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 :
+                 : "r"(tern_shared_address(shared)), "l"(map), "r"(column), "r"(row), "r"(tern_shared_address(barrier)),
+                   "h"((unsigned short)((1 << CLUSTER) - 1))
+                 : "memory");
+#endif
+}
+
 #endif

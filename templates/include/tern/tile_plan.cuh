@@ -11,7 +11,7 @@
 // One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
 struct tern_place {
     int row_tile;             // first 16-row tile of W
-    int blocks;               // row blocks, from 1 on; PAIR 2, 3: from 0 on
+    int blocks;               // row blocks, from 1 on; PAIR 2, 3 and SHARERS 2: from 0 on
     int row_tiles, k_tiles;   // of W
     int k_begin, k_end, rank; // k tiles of this block, which is number `rank` of its cluster
     long long x_row;          // first row of x
@@ -34,8 +34,11 @@ template <int PAIR> __device__ __forceinline__ tern_place tern_odd_place(const t
 // BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles. PAIR: the two of a
 // cluster have equally many row blocks each, and of an odd one half of K each: as their last place (1), or beside it if it has the same
 // rows of x (2), or there half of the rows of x each (3).
-template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0> struct tern_plan {
-    static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K;
+// SHARERS 2: the two blocks of a cluster have row blocks side by side of the same rows of x, equally many unless W ends. With X_BYTES (of
+// an element) strips are lower than GROUP_M tiles of x where these would not stay in L2, of which 16 MB are counted on; two tiles at least.
+template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0, int SHARERS = 1, int X_BYTES = 0>
+struct tern_plan {
+    static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K * SHARERS;
     static constexpr int AID_COST = 3 + 512 / (BLOCKS * BLOCK_M); // measured: 4 for two row blocks of 256 columns, 5 of 128
     tern_sweep sweep;
     tern_stream_k stream;  // STREAM_K 1
@@ -45,7 +48,8 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
     // Sets what all places have in common.
     __device__ __forceinline__ tern_plan(const tern_args &args, tern_place &at) {
         const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
-        sweep = tern_sweep_start<BLOCKS, (PAIR > 0)>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+        sweep = tern_sweep_start<BLOCKS, (PAIR > 0)>((args.n + SHARERS - 1) / SHARERS, // a row block of each as one
+                                                     (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
         at.row_tiles = (int)((args.n + 15) / 16);
         at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
         at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -86,13 +90,21 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
         }
     }
 
+    // Tiles of x in a strip.
+    static __device__ __forceinline__ unsigned strip(const tern_place &at) {
+        if (X_BYTES == 0)
+            return GROUP_M;
+        const unsigned held = (16u << 20) / ((X_BYTES ? X_BYTES : 1) * TERN_TILE_K * BLOCK_M) / (unsigned)at.k_tiles;
+        return held > GROUP_M ? GROUP_M : held > 2 ? held : 2;
+    }
+
     // The next place; false when there is none.
     __device__ __forceinline__ bool next(tern_place &at) {
         if (STREAM_K) {
             tern_stream_turn turn;
             if (STREAM_K == 2 ? !tern_aid_next(aid, turn, at.alone) : !tern_stream_k_next(stream, turn))
                 return false;
-            tern_sweep_go<BLOCKS, GROUP_M>(sweep, turn.tile);
+            tern_sweep_go<BLOCKS, GROUP_M>(sweep, turn.tile, strip(at));
             at.k_begin = (int)turn.k_begin;
             at.k_end = (int)turn.k_end;
             if (STREAM_K == 2)
@@ -110,7 +122,7 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
             at.half = odd != odd_end && sweep.next >= sweep.end && odd >= first && odd < first + sweep.row_blocks;
             at.odd_tile = (int)(odd - first) * 4;
             odd = at.half ? odd_end : odd;
-        } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep)) {
+        } else if (!tern_sweep_next<BLOCKS, GROUP_M>(sweep, sweep.step == 0 ? GROUP_M : strip(at))) {
             if (!PAIR || odd == odd_end)
                 return false;
             sweep.next = odd++;
@@ -122,6 +134,11 @@ template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int
         }
         at.row_tile = (int)sweep.row_block * 4;
         at.blocks = (int)sweep.blocks;
+        if (SHARERS > 1) {
+            at.row_tile = SHARERS * at.row_tile + 4 * at.rank * at.blocks;
+            const int left = (at.row_tiles - at.row_tile + 3) / 4;
+            at.blocks = left < at.blocks ? left > 0 ? left : 0 : at.blocks;
+        }
         at.x_row = (long long)sweep.tile_m * BLOCK_M;
         return true;
     }
