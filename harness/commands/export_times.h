@@ -14,6 +14,10 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
 struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
+/* Appends a row for each kernel that lost the final of a row's problem by 4 % at most, if it reads the same packed weights and its template is
+ * today's: kernels for shapes that nobody tuned. To be called once. */
+void tern_times_runners_up(const struct tern_times *times, struct tern_results *rows);
+
 /* What the kernel's template says of its busiest block (docs/adding-a-kernel.md): "" where it says nothing, or where today's template is
  * not the one that was measured. */
 const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel);
