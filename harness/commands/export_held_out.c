@@ -14,7 +14,8 @@ struct trial {
     const struct tern_times *times;
     const struct tern_results *rows;
     struct tern_dispatch_limits *limits;
-    struct tern_export_regret *by_match[TERN_SELECTION_DEFAULT + 1]; /* where an answer counts; NULL: not a question of this kind */
+    struct tern_export_regret
+        *by_match[TERN_SELECTION_DEFAULT + 1]; /* where an answer counts; NULL: not a question of this kind */
 };
 
 /* One question: rows[index] by a table of `kept`. An answer of which nothing is known there is counted, not judged. */
@@ -158,7 +159,8 @@ static void name_left_out(const struct tern_strs *words, bool numbers, char *out
 static enum tern_status leave_out_listed(struct trial *m, struct trial *shape, const struct tern_strs *words,
                                          struct tern_export_regret *regrets, bool *in_turn, struct tern_error *err) {
     const struct tern_results *rows = m->rows;
-    bool *by_m = tern_alloc_zero(rows->count + 1, sizeof *by_m), *by_model = tern_alloc_zero(rows->count + 1, sizeof *by_model);
+    bool *by_m = tern_alloc_zero(rows->count + 1, sizeof *by_m),
+         *by_model = tern_alloc_zero(rows->count + 1, sizeof *by_model);
     size_t rest_m, rest_model;
     enum tern_status status = words->count ? TERN_OK : tern_error_set(err, TERN_USAGE, "--held-out names nothing");
     for (size_t w = 0; w < words->count && !status; w++)

@@ -229,7 +229,7 @@ static const struct tern_result *best_beside(const struct tern_outlook *o, const
         const struct tern_result *kernel = o->kernels[j].kernel;
         const bool new = best && kernel->runner_up && !best->runner_up;
         /* The first of equals: groups are sorted, and runners-up come last. */
-        if (in[j] && us[j] < (new ? WORTH_A_KERNEL * least : least)) {
+        if (in[j] && us[j] < (new ? WORTH_A_KERNEL *least : least)) {
             least = us[j];
             best = kernel;
         }

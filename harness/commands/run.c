@@ -281,7 +281,8 @@ static enum tern_status measure(struct run *run, struct tern_error *err) {
         status = tern_run_between(run, &added, err);
     if (status == TERN_OK && added > 0)
         status = tern_run_measure(run, err);
-    return status == TERN_OK && (between || run->options.elsewhere) && !tern_interrupted() ? tern_run_table(run, err) : status;
+    return status == TERN_OK && (between || run->options.elsewhere) && !tern_interrupted() ? tern_run_table(run, err)
+                                                                                           : status;
 }
 
 static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {

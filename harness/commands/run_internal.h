@@ -71,8 +71,8 @@ struct run_options {
     const char *between;
     double between_ratio; /* of `between`; 0: none is added to the sizes asked for */
     bool elsewhere;
-    double budget_s;      /* 0: the mode's default */
-    double timeout_s;     /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
+    double budget_s;  /* 0: the mode's default */
+    double timeout_s; /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
     bool no_device;                  /* none is looked for */

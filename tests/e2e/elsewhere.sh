@@ -13,9 +13,9 @@ cat >"$work/device.jsonl" <<'L'
 {"what":"device","version":1,"gpu":"h200","name":"NVIDIA H200","driver":"invented","arch":"sm_90a","cc":90,"sms":132,"l2_bytes":62914560,"memory_bytes":150000000000}
 {"what":"end","lines":1}
 L
-job=("$tune" --gpu h200 --formats ternary-channel --templates wgmma-tile --m 128,256 --cache "$work/cache")
-qwen=("${job[@]}" --shapes qwen7b --layers qkv,o)
-llama=("${job[@]}" --shapes llama3-8b --layers qkv,o)
+job=("$tune" --gpu h200 --formats ternary-channel --templates wgmma-tile --m "128,256" --cache "$work/cache")
+qwen=("${job[@]}" --shapes qwen7b --layers "qkv,o")
+llama=("${job[@]}" --shapes llama3-8b --layers "qkv,o")
 for model in qwen llama; do
     declare -n asked=$model
     "${asked[@]}" --strategy exhaustive --db "$work/all.db" --replay "$work/device.jsonl" >/dev/null 2>&1

@@ -21,12 +21,12 @@ static void near_shapes_get_the_kernel_whose_rounds_suit_their_n(void **state) {
         int kernel;
         enum tern_selection_match match;
     } asked[] = {
-        {128, 66 * 64, 1024, 0, TERN_SELECTION_EXACT}, /* one round of either */
-        {128, 65 * 64, 1024, 0, TERN_SELECTION_NEAR},  /* the same */
-        {128, 66 * 64, 2048, 0, TERN_SELECTION_NEAR},  /* K stretches both */
-        {128, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* two rounds of the lower tiles */
-        {100, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},  /* the M above */
-        {128, 66 * 256, 4096, 1, TERN_SELECTION_NEAR}, /* the farthest */
+        {128, 66 * 64, 1024, 0, TERN_SELECTION_EXACT},        /* one round of either */
+        {128, 65 * 64, 1024, 0, TERN_SELECTION_NEAR},         /* the same */
+        {128, 66 * 64, 2048, 0, TERN_SELECTION_NEAR},         /* K stretches both */
+        {128, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},         /* two rounds of the lower tiles */
+        {100, 67 * 64, 1024, 1, TERN_SELECTION_NEAR},         /* the M above */
+        {128, 66 * 256, 4096, 1, TERN_SELECTION_NEAR},        /* the farthest */
         {128, 66 * 256 + 8, 1024, 1, TERN_SELECTION_DEFAULT}, /* the same rule farther away: 5 rounds, or 3 */
         {128, 64 * 66 * 64, 1024, 1, TERN_SELECTION_DEFAULT}, /* and beyond the last step */
         {128, 8, 65536, 0, TERN_SELECTION_DEFAULT},
