@@ -64,7 +64,7 @@ static void leave_out(struct trial *t, const bool *out) {
             kept.rows[i].template_name[0] = 0;
     }
     struct tern_selection_table table = tern_selection_build(&kept);
-    struct tern_selection_stairs *stairs = tern_times_stairs(t->times, &table, NULL, t->limits->sms);
+    struct tern_selection_stairs *stairs = tern_times_stairs(t->times, &table, NULL, t->limits);
     table.stairs = stairs;
     for (size_t i = 0; i < t->rows->count; i++)
         if (out[i] && asked(&t->rows->rows[i]))

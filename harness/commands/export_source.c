@@ -70,7 +70,8 @@ static enum tern_status load_times(const struct tern_export_options *o, const st
 }
 
 /* What the times of the other candidates tell: stand-ins, else runners-up; kernels between tuned M and for other shapes. */
-static void use_times(const struct tern_export_options *o, const struct tern_times *times, struct tern_export_source *s) {
+static void use_times(const struct tern_export_options *o, const struct tern_times *times,
+                      const struct tern_dispatch_limits *limits, struct tern_export_source *s) {
     if (o->max_slowdown > 1.0) { /* the fewest kernels */
         s->stand_ins = tern_alloc_zero(s->rows.count, sizeof *s->stand_ins);
         tern_times_cover(times, &s->rows, o->max_slowdown, s->stand_ins);
@@ -78,7 +79,7 @@ static void use_times(const struct tern_export_options *o, const struct tern_tim
         tern_times_runners_up(times, &s->rows);
     }
     struct tern_selection_table table = tern_selection_build(&s->rows);
-    s->stairs = tern_times_stairs(times, &table, s->stand_ins, s->gpu.sms);
+    s->stairs = tern_times_stairs(times, &table, s->stand_ins, limits);
     tern_selection_free(&table);
 }
 
@@ -119,7 +120,7 @@ enum tern_status tern_export_source_prepare(const struct tern_export_options *o,
     join_devices(source);
     enum tern_status status = load_times(o, source, &times, err);
     if (!status) {
-        use_times(o, times, source);
+        use_times(o, times, &limits, source);
         status = launches(source, err);
     }
     if (!status && o->held_out)

@@ -28,7 +28,7 @@ struct known {
 
 struct tern_outlook {
     const struct tern_selection_group *group;
-    int64_t sms;
+    const struct tern_dispatch_limits *limits;
     struct known *kernels;
     size_t count;
 };
@@ -57,18 +57,19 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
     k->work = tern_alloc(group->count * sizeof *k->work);
     for (size_t i = 0; i < group->count; i++) {
         k->us[i] = tern_times_us(times, rows, (size_t)(group->rows[i] - rows->rows), kernel);
-        k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
-        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
+        k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->limits->sms);
+        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->limits->sms);
     }
     o->count++;
 }
 
 struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
                                        const struct tern_selection_group *group,
-                                       const struct tern_export_stand_in *stand_ins, int64_t sms) {
+                                       const struct tern_export_stand_in *stand_ins,
+                                       const struct tern_dispatch_limits *limits) {
     struct tern_outlook *o = tern_alloc_zero(1, sizeof *o);
     const struct tern_results *rows = table->results;
-    *o = (struct tern_outlook){group, sms, tern_alloc_zero(rows->count + 1, sizeof *o->kernels), 0};
+    *o = (struct tern_outlook){group, limits, tern_alloc_zero(rows->count + 1, sizeof *o->kernels), 0};
     for (size_t g = 0; g < table->count; g++)
         for (size_t i = 0; i < table->groups[g].count; i++) {
             const struct tern_result *row = table->groups[g].rows[i];
@@ -111,7 +112,7 @@ static double one_sided_us(const struct tern_outlook *o, const struct known *k, 
 
 /* By the nearest sizes on both sides where it was tried; by one of them if the other is missing. NAN: nothing is expected. */
 static double expected_us(const struct tern_outlook *o, const struct known *k, int64_t m) {
-    const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->sms);
+    const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->limits->sms);
     size_t low = SIZE_MAX, high = SIZE_MAX;
     if (rounds == 0 || m < k->kernel->min_m || m > k->kernel->max_m)
         return NAN;
@@ -179,7 +180,7 @@ static double beside_us(const struct tern_outlook *o, const struct known *k, siz
     const struct tern_result *row = o->group->rows[i];
     if (!(k->us[i] > 0) || k->work[i] == 0 || strcmp(k->kernel->layout, row->layout))
         return INFINITY;
-    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->sms);
+    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->limits->sms);
     const double tried = (double)k->work[i], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[i];
     return work ? k->us[i] * ((double)work + overhead) / (tried + overhead) : INFINITY;
 }
@@ -251,7 +252,7 @@ static struct tern_selection_steps steps_beside(const struct tern_outlook *o, co
 static void launched(const struct tern_outlook *o, size_t i, int64_t k, bool *in) {
     for (size_t j = 0; j < o->count; j++)
         in[j] = o->kernels[j].us[i] > 0 &&
-                tern_dispatch_rounds(o->kernels[j].grid, o->group->rows[i]->m, o->group->n, k, o->sms) > 0;
+                tern_dispatch_launches(o->kernels[j].grid, o->group->rows[i]->m, o->group->n, k, o->limits);
 }
 
 static bool same_steps(const struct tern_selection_steps *a, const struct tern_selection_steps *b) {
@@ -298,11 +299,12 @@ static void fill_bands(const struct tern_outlook *o, size_t i, struct tern_selec
 }
 
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
-                                                const struct tern_export_stand_in *stand_ins, int64_t sms) {
+                                                const struct tern_export_stand_in *stand_ins,
+                                       const struct tern_dispatch_limits *limits) {
     struct tern_selection_stairs *stairs = tern_alloc_zero(table->results->count + 1, sizeof *stairs);
     for (size_t g = 0; g < table->count; g++) {
         const struct tern_selection_group *group = &table->groups[g];
-        struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, sms);
+        struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, limits);
         for (size_t i = 0; i < group->count; i++) {
             struct tern_selection_stairs *of_row = &stairs[group->rows[i] - table->results->rows];
             if (i)

@@ -42,7 +42,8 @@ struct tern_outlook;
 /* stand_ins may be NULL. All that is given must outlive it; the caller frees with tern_outlook_free. */
 struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
                                        const struct tern_selection_group *group,
-                                       const struct tern_export_stand_in *stand_ins, int64_t sms);
+                                       const struct tern_export_stand_in *stand_ins,
+                                       const struct tern_dispatch_limits *limits);
 void tern_outlook_free(struct tern_outlook *o);
 /* The kernel that is expected to be the fastest at m of those that read this layout; NULL, and INFINITY, where nothing is known. */
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
@@ -50,7 +51,8 @@ const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const 
 /* Of each row the steps by M from the row below it in its group, and those by N for near shapes: the caller sets them in the table and frees
  * them. stand_ins may be NULL. */
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
-                                                const struct tern_export_stand_in *stand_ins, int64_t sms);
+                                                const struct tern_export_stand_in *stand_ins,
+                                                const struct tern_dispatch_limits *limits);
 void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and

@@ -90,7 +90,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
     if (status == TERN_OK && rows.count > 0) {
         tern_times_runners_up(times, &rows);
         struct tern_selection_table table = tern_selection_build(&rows);
-        struct tern_selection_stairs *stairs = tern_times_stairs(times, &table, NULL, limits.sms);
+        struct tern_selection_stairs *stairs = tern_times_stairs(times, &table, NULL, &limits);
         table.stairs = stairs;
         for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
             struct run_problem *p = &run->problems[i];

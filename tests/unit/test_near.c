@@ -66,7 +66,7 @@ static void bands_end_where_a_kernel_cannot_be_launched(void **state) {
     add_tile_kernel(&rows, 128, 64, 'A'); /* 10.7 us at M = 128 */
     add_tile_kernel(&rows, 256, 65, 'B'); /* 11.4 us, in as many rounds */
     tern_str_copy(rows.rows[0].grid[1], sizeof rows.rows[0].grid[1], "(K<=2048)*(K>=512)");
-    tern_str_copy(rows.rows[1].grid[1], sizeof rows.rows[1].grid[1], "K<=4096");
+    tern_str_copy(rows.rows[1].smem, sizeof rows.rows[1].smem, "64*K"); /* of 232448 bytes at most */
     assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
     assert_int_equal(add_trials(db, &rows, &err), TERN_OK);
     open_answers(f, "bands.db", &rows, &answers);
@@ -74,7 +74,7 @@ static void bands_end_where_a_kernel_cannot_be_launched(void **state) {
     static const struct {
         int64_t k;
         size_t kernel;
-    } bands[] = {{448, 1}, {2048, 0}, {4096, 1}}; /* steps of K are 64 there */
+    } bands[] = {{448, 1}, {2048, 0}, {3584, 1}}; /* steps of K are 64 there */
     assert_int_equal(stairs->band_count, 3);
     for (size_t b = 0; b < 3; b++) {
         assert_int_equal(stairs->bands[b].k, bands[b].k);
