@@ -175,14 +175,26 @@ static void fill_between(const struct tern_outlook *o, const struct tern_result 
     }
 }
 
-/* What a kernel that was tried at row i is expected to take there if W had n rows: it goes with its work. */
+/* The row that tells most of a kernel at row i: that one, or if it was not tried there the next with more M, as it takes no longer for fewer.
+ * The number of rows: none. */
+static size_t telling_row(const struct tern_outlook *o, const struct known *k, size_t i) {
+    size_t j = i;
+    if (o->group->rows[i]->m < k->kernel->min_m || strcmp(k->kernel->layout, o->group->rows[i]->layout))
+        return o->group->count;
+    while (j < o->group->count && (!(k->us[j] > 0) || k->work[j] == 0))
+        j++;
+    return j;
+}
+
+/* What a kernel is expected to take at row i if W had n rows: it goes with its work. */
 static double beside_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
-    const struct tern_result *row = o->group->rows[i];
-    if (!(k->us[i] > 0) || k->work[i] == 0 || strcmp(k->kernel->layout, row->layout))
+    const size_t j = telling_row(o, k, i);
+    if (j == o->group->count)
         return INFINITY;
+    const struct tern_result *row = o->group->rows[j];
     const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->limits->sms);
-    const double tried = (double)k->work[i], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[i];
-    return work ? k->us[i] * ((double)work + overhead) / (tried + overhead) : INFINITY;
+    const double tried = (double)k->work[j], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[j];
+    return work ? k->us[j] * ((double)work + overhead) / (tried + overhead) : INFINITY;
 }
 
 /* The next N at which rounds may be others, or K at which a kernel may not be launched: a row block of 64 more, a sixty-fourth of an octave
@@ -248,10 +260,10 @@ static struct tern_selection_steps steps_beside(const struct tern_outlook *o, co
     return steps;
 }
 
-/* Which of the kernels that were tried at row i have a launch there if its K were k. */
+/* Which of the kernels of which something is known at row i have a launch there if its K were k. */
 static void launched(const struct tern_outlook *o, size_t i, int64_t k, bool *in) {
     for (size_t j = 0; j < o->count; j++)
-        in[j] = o->kernels[j].us[i] > 0 &&
+        in[j] = telling_row(o, &o->kernels[j], i) < o->group->count &&
                 tern_dispatch_launches(o->kernels[j].grid, o->group->rows[i]->m, o->group->n, k, o->limits);
 }
 
@@ -300,7 +312,7 @@ static void fill_bands(const struct tern_outlook *o, size_t i, struct tern_selec
 
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
                                                 const struct tern_export_stand_in *stand_ins,
-                                       const struct tern_dispatch_limits *limits) {
+                                                const struct tern_dispatch_limits *limits) {
     struct tern_selection_stairs *stairs = tern_alloc_zero(table->results->count + 1, sizeof *stairs);
     for (size_t g = 0; g < table->count; g++) {
         const struct tern_selection_group *group = &table->groups[g];

@@ -86,12 +86,12 @@ static void bands_end_where_a_kernel_cannot_be_launched(void **state) {
     free(db);
 }
 
-/* Times of wgmma-tile with BLOCK_M = 64 in a final of the problem M = 128, which took 10 us in the winner's, or in a screen. */
-static void tile_trial(const char *db, const struct tern_result *kernel, const char *stage, double us) {
+/* A time of a kernel in a final, or in a screen, of the problem with m rows. */
+static void tile_trial(const char *db, const struct tern_result *kernel, int64_t m, const char *stage, double us) {
     struct tern_store *store = NULL;
     struct tern_error err = {0};
     const struct tern_store_device device = FIXTURE_DEVICE;
-    struct tern_store_problem problem = {.m = 128, .n = kernel->n, .k = kernel->k};
+    struct tern_store_problem problem = {.m = m, .n = kernel->n, .k = kernel->k};
     struct tern_store_trial trial = {.outcome = TERN_OUTCOME_OK, .predicted_us = NAN};
     struct tern_store_build build;
     bool found = false;
@@ -140,13 +140,13 @@ static void runners_up_lost_a_final_by_little(void **state) {
     winners.rows[1].registers = 77;
     assert_int_equal(fixture_database(db, &winners, false, &err), TERN_OK);
     const struct tern_result *other = &winners.rows[1];
-    tile_trial(db, &winners.rows[0], "final", 10.0);
-    tile_trial(db, other, "screen", 10.1);
+    tile_trial(db, &winners.rows[0], 128, "final", 10.0);
+    tile_trial(db, other, 128, "screen", 10.1);
     assert_int_equal(count_runners_up(db, &winners, &rows), 0); /* a screen is no final */
-    tile_trial(db, other, "final", 10.41);
+    tile_trial(db, other, 128, "final", 10.41);
     assert_int_equal(count_runners_up(db, &winners, &rows), 0); /* 4 % are the most */
-    tile_trial(db, other, "final", 10.2);
-    tile_trial(db, other, "final", 10.39);
+    tile_trial(db, other, 128, "final", 10.2);
+    tile_trial(db, other, 128, "final", 10.39);
     assert_int_equal(count_runners_up(db, &winners, &rows), 1); /* the newest time, once */
     const struct tern_result *row = &rows.rows[2];
     assert_true(row->runner_up && row->us == 10.39 && row->m == 128 && row->registers == 77);
@@ -179,13 +179,36 @@ static void runners_up_serve_other_shapes_if_they_are_worth_it(void **state) {
     add_tile_kernel(&rows, 256, 65, 'B');
     assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
     rows.rows[1].m = 128, rows.rows[1].runner_up = true;
-    tile_trial(db, &rows.rows[0], "final", 10.0);
+    tile_trial(db, &rows.rows[0], 128, "final", 10.0);
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        tile_trial(db, &rows.rows[1], "final", asked[i].us);
+        tile_trial(db, &rows.rows[1], 128, "final", asked[i].us);
         open_answers(f, "worth.db", &rows, &answers);
         assert_int_equal(answers.stairs[0].band_count, 1);
         assert_int_equal(answers.stairs[0].bands[0].steps.count, 1);
         assert_ptr_equal(answers.stairs[0].bands[0].steps.items[0].kernel, &rows.rows[asked[i].kernel]);
+        close_answers(&answers);
+    }
+    tern_results_free(&rows);
+    free(db);
+}
+
+static void a_time_at_more_rows_is_the_most_for_fewer(void **state) {
+    const struct fixture *f = *state;
+    struct tern_results rows = {0};
+    struct tern_error err = {0};
+    struct answers answers;
+    char *db = path_in(f, "more.db");
+    add_tile_kernel(&rows, 128, 64, 'A');
+    add_tile_kernel(&rows, 256, 65, 'B');
+    assert_int_equal(fixture_database(db, &rows, false, &err), TERN_OK);
+    tile_trial(db, &rows.rows[0], 128, "final", 10.0); /* 1 round; with 67 row blocks 2: 16.7 us */
+    tile_trial(db, &rows.rows[1], 256, "final", 7.0);  /* 2; with 67 row blocks 3: 9.8 us */
+    for (size_t i = 0; i < 2; i++) {
+        rows.rows[1].min_m = i ? 129 : 1;
+        open_answers(f, "more.db", &rows, &answers);
+        const struct tern_selection_steps *steps = &answers.stairs[0].bands[0].steps;
+        assert_int_equal(steps->count, 1);
+        assert_ptr_equal(steps->items[0].kernel, &rows.rows[i ? 0 : 1]);
         close_answers(&answers);
     }
     tern_results_free(&rows);
@@ -239,6 +262,7 @@ int main(void) {
         cmocka_unit_test(bands_end_where_a_kernel_cannot_be_launched),
         cmocka_unit_test(runners_up_lost_a_final_by_little),
         cmocka_unit_test(runners_up_serve_other_shapes_if_they_are_worth_it),
+        cmocka_unit_test(a_time_at_more_rows_is_the_most_for_fewer),
         cmocka_unit_test(busiest_blocks_are_those_of_the_template_that_was_measured),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
