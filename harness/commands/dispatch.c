@@ -230,6 +230,8 @@ out:
 struct tern_dispatch_grid {
     struct tern_expr *axes[3]; /* NULL: 1 */
     struct tern_expr *busiest; /* NULL: the template says nothing */
+    struct tern_expr *smem;    /* NULL: none */
+    int64_t static_smem_bytes;
     struct tern_format format;
     struct bindings params;
 };
@@ -245,6 +247,9 @@ enum tern_status tern_dispatch_grid_open(const struct tern_result *row, const ch
             status = tern_expr_parse(row->grid[i], &g->axes[i], err);
     if (!status && busiest[0])
         status = tern_expr_parse(busiest, &g->busiest, err);
+    if (!status && row->smem[0])
+        status = tern_expr_parse(row->smem, &g->smem, err);
+    g->static_smem_bytes = row->static_smem_bytes;
     *grid = g;
     return status;
 }
@@ -255,6 +260,7 @@ void tern_dispatch_grid_free(struct tern_dispatch_grid *grid) {
     for (int i = 0; i < 3; i++)
         tern_expr_free(grid->axes[i]);
     tern_expr_free(grid->busiest);
+    tern_expr_free(grid->smem);
     tern_strs_free(&grid->params.words);
     free(grid);
 }
@@ -292,6 +298,16 @@ int64_t tern_dispatch_work(const struct tern_dispatch_grid *grid, int64_t m, int
         tern_expr_eval(grid->busiest, b.items, b.count, &busiest, NULL) || busiest < 0)
         return 0;
     return busiest;
+}
+
+bool tern_dispatch_launches(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k,
+                            const struct tern_dispatch_limits *limits) {
+    struct bindings b = grid->params; /* the words stay the grid's */
+    int64_t bytes = 0;
+    if (blocks_on(grid, m, n, k, limits->sms) == 0 || bind_problem(&b, &grid->format, m, n, k, limits->sms, NULL) ||
+        (grid->smem && tern_expr_eval(grid->smem, b.items, b.count, &bytes, NULL)))
+        return false;
+    return bytes >= 0 && bytes + grid->static_smem_bytes <= limits->smem_bytes;
 }
 
 /* The twin of tern_takes_ in tern/dispatch_select.h. An expression that fails (overflow) does not fit. */

@@ -28,7 +28,12 @@ struct tern_dispatch_geometry {
 enum tern_status tern_dispatch_geometry(const struct tern_result *row, int64_t m, int64_t n, int64_t k, int64_t sms,
                                         struct tern_dispatch_geometry *out, struct tern_error *err);
 
-/* The grid of a row's launch, ready for many sizes. */
+/* What launches and the functions below need to know of the device. */
+struct tern_dispatch_limits {
+    int64_t sms, smem_bytes; /* smem: most of one block, dynamic and static */
+};
+
+/* The grid of a row's launch, and its shared memory, ready for many sizes. */
 struct tern_dispatch_grid;
 /* busiest: what the template says of its busiest block, "" if nothing. The caller frees with tern_dispatch_grid_free. */
 enum tern_status tern_dispatch_grid_open(const struct tern_result *row, const char *busiest,
@@ -39,11 +44,10 @@ void tern_dispatch_grid_free(struct tern_dispatch_grid *grid);
 int64_t tern_dispatch_rounds(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms);
 /* What the busiest block computes where the template says so, else the rounds: comparable between sizes of one kernel only. 0: no launch. */
 int64_t tern_dispatch_work(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms);
+/* Whether the launch for this problem has blocks, and shared memory for them. */
+bool tern_dispatch_launches(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k,
+                            const struct tern_dispatch_limits *limits);
 
-/* What the fits-callback below needs to know of the device. */
-struct tern_dispatch_limits {
-    int64_t sms, smem_bytes; /* smem: most of one block, dynamic and static */
-};
 /* tern_selection_fits with a struct tern_dispatch_limits as user: the same limits as in the exported header. */
 bool tern_dispatch_fits(void *limits, const struct tern_result *row, const struct tern_selection_problem *problem);
 

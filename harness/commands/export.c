@@ -107,9 +107,11 @@ static void free_texts(struct texts *texts) {
 enum tern_status tern_command_export_header(const char *db, const char *dir, const struct tern_results *rows,
                                             const struct tern_gpu *gpu, struct tern_error *err) {
     const struct tern_export_options o = {.db = db, .max_slowdown = 1.0};
-    struct tern_export_source source = {.gpu = *gpu, .rows = *rows}; /* both stay the caller's */
+    struct tern_export_source source = {.gpu = *gpu}; /* stays the caller's */
     struct tern_export_file file = {"tern_dispatch.h", {0}};
     struct texts texts = {0};
+    for (size_t i = 0; i < rows->count; i++)
+        tern_results_add(&source.rows, &rows->rows[i]);
     enum tern_status status = tern_export_source_prepare(&o, &source, err);
     if (!status)
         status = read_texts(&texts, err);
@@ -120,6 +122,7 @@ enum tern_status tern_command_export_header(const char *db, const char *dir, con
         status = tern_export_write(dir, &file, 1, err);
     }
     tern_export_source_release(&source);
+    tern_results_free(&source.rows);
     tern_str_free(&file.text);
     free_texts(&texts);
     return status;

@@ -61,28 +61,34 @@ static void join_devices(struct tern_export_source *s) {
     tern_str_free(&names);
 }
 
-/* What the times of the other candidates tell: stand-ins, kernels between tuned M, regrets. */
-static enum tern_status use_times(const struct tern_export_options *o, struct tern_export_source *s,
-                                  struct tern_error *err) {
-    struct tern_times *times = NULL;
-    struct tern_dispatch_limits limits = {s->gpu.sms, s->gpu.smem_block_bytes};
-    enum tern_status status = TERN_OK;
-    if (o->release)
-        times = tern_times_of_rows(&s->rows);
-    else
-        status = tern_times_load(o->db, s->gpu.name, &s->rows, &times, err);
-    if (!status && o->max_slowdown > 1.0) {
+static enum tern_status load_times(const struct tern_export_options *o, const struct tern_export_source *s,
+                                   struct tern_times **times, struct tern_error *err) {
+    if (!o->release)
+        return tern_times_load(o->db, s->gpu.name, &s->rows, times, err);
+    *times = tern_times_of_rows(&s->rows);
+    return TERN_OK;
+}
+
+/* What the times of the other candidates tell: stand-ins, else runners-up; kernels between tuned M and for other shapes. */
+static void use_times(const struct tern_export_options *o, const struct tern_times *times,
+                      const struct tern_dispatch_limits *limits, struct tern_export_source *s) {
+    if (o->max_slowdown > 1.0) { /* the fewest kernels */
         s->stand_ins = tern_alloc_zero(s->rows.count, sizeof *s->stand_ins);
         tern_times_cover(times, &s->rows, o->max_slowdown, s->stand_ins);
+    } else {
+        tern_times_runners_up(times, &s->rows);
     }
-    if (!status) {
-        struct tern_selection_table table = tern_selection_build(&s->rows);
-        s->stairs = tern_times_stairs(times, &table, s->stand_ins, limits.sms);
-        tern_selection_free(&table);
-    }
-    if (!status && o->held_out)
-        status = tern_times_held_out(times, &s->rows, o->held_out, &limits, s->regrets, err);
-    tern_times_free(times);
+    struct tern_selection_table table = tern_selection_build(&s->rows);
+    s->stairs = tern_times_stairs(times, &table, s->stand_ins, limits);
+    tern_selection_free(&table);
+}
+
+static enum tern_status launches(struct tern_export_source *s, struct tern_error *err) {
+    enum tern_status status = TERN_OK;
+    s->launches = tern_alloc_zero(s->rows.count, sizeof *s->launches);
+    for (size_t i = 0; i < s->rows.count && !status; i++)
+        if (s->rows.rows[i].template_name[0])
+            status = tern_dispatch_launch(&s->rows.rows[i], &s->launches[i], err);
     return status;
 }
 
@@ -109,12 +115,17 @@ enum tern_status tern_export_source_load(const struct tern_export_options *o, co
 
 enum tern_status tern_export_source_prepare(const struct tern_export_options *o, struct tern_export_source *source,
                                             struct tern_error *err) {
-    enum tern_status status = TERN_OK;
+    struct tern_times *times = NULL;
+    struct tern_dispatch_limits limits = {source->gpu.sms, source->gpu.smem_block_bytes};
     join_devices(source);
-    source->launches = tern_alloc_zero(source->rows.count, sizeof *source->launches);
-    for (size_t i = 0; i < source->rows.count && !status; i++)
-        if (source->rows.rows[i].template_name[0])
-            status = tern_dispatch_launch(&source->rows.rows[i], &source->launches[i], err);
+    enum tern_status status = load_times(o, source, &times, err);
+    if (!status) {
+        use_times(o, times, &limits, source);
+        status = launches(source, err);
+    }
+    if (!status && o->held_out)
+        status = tern_times_held_out(times, &source->rows, o->held_out, &limits, source->regrets, err);
+    tern_times_free(times);
     if (!status && o->release) {
         tern_str_copy(source->device_name, sizeof source->device_name, source->rows.rows[0].device);
         tern_str_copy(source->driver, sizeof source->driver, source->rows.rows[0].driver);
@@ -122,7 +133,7 @@ enum tern_status tern_export_source_prepare(const struct tern_export_options *o,
     } else if (!status) {
         status = read_origin(o->db, source, err);
     }
-    return status ? status : use_times(o, source, err);
+    return status;
 }
 
 void tern_export_source_release(struct tern_export_source *source) {

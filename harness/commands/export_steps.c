@@ -15,6 +15,8 @@
 #define OVERHEAD_ROUNDS 0.5  /* what does not go with the rounds: launch, first tile, last sums */
 #define ROW_BLOCK       64   /* rows of W */
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
+#define WORTH_A_KERNEL  0.97 /* what a runner-up has to take at most, over the table's best kernel */
+#define FARTHEST        16   /* times the N and K of a row: its last step and band serve what lies beyond */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */
 struct known {
@@ -26,7 +28,7 @@ struct known {
 
 struct tern_outlook {
     const struct tern_selection_group *group;
-    int64_t sms;
+    const struct tern_dispatch_limits *limits;
     struct known *kernels;
     size_t count;
 };
@@ -55,24 +57,28 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
     k->work = tern_alloc(group->count * sizeof *k->work);
     for (size_t i = 0; i < group->count; i++) {
         k->us[i] = tern_times_us(times, rows, (size_t)(group->rows[i] - rows->rows), kernel);
-        k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
-        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->sms);
+        k->rounds[i] = tern_dispatch_rounds(k->grid, group->rows[i]->m, group->n, group->k, o->limits->sms);
+        k->work[i] = tern_dispatch_work(k->grid, group->rows[i]->m, group->n, group->k, o->limits->sms);
     }
     o->count++;
 }
 
 struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
                                        const struct tern_selection_group *group,
-                                       const struct tern_export_stand_in *stand_ins, int64_t sms) {
+                                       const struct tern_export_stand_in *stand_ins,
+                                       const struct tern_dispatch_limits *limits) {
     struct tern_outlook *o = tern_alloc_zero(1, sizeof *o);
     const struct tern_results *rows = table->results;
-    *o = (struct tern_outlook){group, sms, tern_alloc_zero(rows->count + 1, sizeof *o->kernels), 0};
+    *o = (struct tern_outlook){group, limits, tern_alloc_zero(rows->count + 1, sizeof *o->kernels), 0};
     for (size_t g = 0; g < table->count; g++)
         for (size_t i = 0; i < table->groups[g].count; i++) {
             const struct tern_result *row = table->groups[g].rows[i];
             const struct tern_export_stand_in *other = stand_ins ? &stand_ins[row - rows->rows] : NULL;
             add_kernel(o, times, rows, other && other->kernel ? other->kernel : row);
         }
+    for (size_t i = 0; i < rows->count; i++) /* behind the winners: one that wins elsewhere is known as that */
+        if (rows->rows[i].runner_up && rows->rows[i].template_name[0])
+            add_kernel(o, times, rows, &rows->rows[i]);
     return o;
 }
 
@@ -106,7 +112,7 @@ static double one_sided_us(const struct tern_outlook *o, const struct known *k, 
 
 /* By the nearest sizes on both sides where it was tried; by one of them if the other is missing. NAN: nothing is expected. */
 static double expected_us(const struct tern_outlook *o, const struct known *k, int64_t m) {
-    const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->sms);
+    const int64_t rounds = tern_dispatch_rounds(k->grid, m, o->group->n, o->group->k, o->limits->sms);
     size_t low = SIZE_MAX, high = SIZE_MAX;
     if (rounds == 0 || m < k->kernel->min_m || m > k->kernel->max_m)
         return NAN;
@@ -130,10 +136,12 @@ const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const 
     const struct tern_result *best = NULL;
     *us = INFINITY;
     for (size_t i = 0; i < o->count; i++) {
-        const double expected = strcmp(o->kernels[i].kernel->layout, layout) ? NAN : expected_us(o, &o->kernels[i], m);
+        const struct tern_result *kernel = o->kernels[i].kernel;
+        const bool counts = !kernel->runner_up && !strcmp(kernel->layout, layout);
+        const double expected = counts ? expected_us(o, &o->kernels[i], m) : NAN;
         if (expected < *us) { /* the first of equals: groups are sorted */
             *us = expected;
-            best = o->kernels[i].kernel;
+            best = kernel;
         }
     }
     return best;
@@ -167,53 +175,153 @@ static void fill_between(const struct tern_outlook *o, const struct tern_result 
     }
 }
 
-/* What a kernel that was tried at row i is expected to take there if W had n rows: it goes with its work. */
+/* The row that tells most of a kernel at row i: that one, or if it was not tried there the next with more M, as it takes no longer for fewer.
+ * The number of rows: none. */
+static size_t telling_row(const struct tern_outlook *o, const struct known *k, size_t i) {
+    size_t j = i;
+    if (o->group->rows[i]->m < k->kernel->min_m || strcmp(k->kernel->layout, o->group->rows[i]->layout))
+        return o->group->count;
+    while (j < o->group->count && (!(k->us[j] > 0) || k->work[j] == 0))
+        j++;
+    return j;
+}
+
+/* What a kernel is expected to take at row i if W had n rows: it goes with its work. */
 static double beside_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
-    const struct tern_result *row = o->group->rows[i];
-    if (!(k->us[i] > 0) || k->work[i] == 0 || strcmp(k->kernel->layout, row->layout))
+    const size_t j = telling_row(o, k, i);
+    if (j == o->group->count)
         return INFINITY;
-    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->sms);
-    const double tried = (double)k->work[i], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[i];
-    return work ? k->us[i] * ((double)work + overhead) / (tried + overhead) : INFINITY;
+    const struct tern_result *row = o->group->rows[j];
+    const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->limits->sms);
+    const double tried = (double)k->work[j], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[j];
+    return work ? k->us[j] * ((double)work + overhead) / (tried + overhead) : INFINITY;
 }
 
-/* The next number of rows of W at which rounds may be others: a row block of 64 more, a sixty-fourth of an octave where that is more. */
-static int64_t next_n(int64_t n) {
+/* The next N at which rounds may be others, or K at which a kernel may not be launched: a row block of 64 more, a sixty-fourth of an octave
+ * where that is more. */
+static int64_t next_size(int64_t size) {
     int64_t step = ROW_BLOCK;
-    while (step * 128 <= n)
+    while (step * 128 <= size)
         step *= 2;
-    return (n / step + 1) * step;
+    return (size / step + 1) * step;
 }
 
-/* For shapes that are near row i: by their N alone, as K stretches all kernels alike. */
-static void fill_near(const struct tern_outlook *o, size_t i, struct tern_selection_steps *steps) {
-    const int64_t last = o->group->n * TERN_SELECT_NEAR_RATIO;
-    for (int64_t n = next_n(o->group->n / TERN_SELECT_NEAR_RATIO - 1); n <= last; n = next_n(n)) {
-        const struct tern_result *best = NULL;
-        double least = INFINITY;
-        for (size_t j = 0; j < o->count; j++) {
-            const double us = beside_us(o, &o->kernels[j], i, n);
-            if (us < least) { /* the first of equals: groups are sorted */
-                least = us;
-                best = o->kernels[j].kernel;
-            }
-        }
-        if (best)
-            add_step(steps, n, best);
+/* What each kernel of an outlook is expected to take beside a row, for one N after the other. */
+struct beside {
+    int64_t *n;
+    double *us; /* [N][kernel] */
+    size_t count;
+};
+
+static struct beside open_beside(const struct tern_outlook *o, size_t i) {
+    struct beside b = {NULL, NULL, 0};
+    const int64_t first = next_size(o->group->n / FARTHEST - 1), last = o->group->n * FARTHEST;
+    for (int64_t n = first; n <= last; n = next_size(n))
+        b.count++;
+    b.n = tern_alloc((b.count + 1) * sizeof *b.n);
+    b.us = tern_alloc((b.count * o->count + 1) * sizeof *b.us);
+    b.n[0] = first;
+    for (size_t s = 0; s < b.count; s++) {
+        b.n[s + 1] = next_size(b.n[s]);
+        for (size_t j = 0; j < o->count; j++)
+            b.us[s * o->count + j] = beside_us(o, &o->kernels[j], i, b.n[s]);
     }
+    return b;
+}
+
+static void close_beside(struct beside *b) {
+    free(b->n);
+    free(b->us);
+}
+
+/* Of the kernels that `in` holds the one that is expected to be the fastest; NULL where nothing is known. */
+static const struct tern_result *best_beside(const struct tern_outlook *o, const double *us, const bool *in) {
+    const struct tern_result *best = NULL;
+    double least = INFINITY;
+    for (size_t j = 0; j < o->count; j++) {
+        const struct tern_result *kernel = o->kernels[j].kernel;
+        const bool new = best && kernel->runner_up && !best->runner_up;
+        /* The first of equals: groups are sorted, and runners-up come last. */
+        if (in[j] && us[j] < (new ? WORTH_A_KERNEL *least : least)) {
+            least = us[j];
+            best = kernel;
+        }
+    }
+    return best;
+}
+
+static struct tern_selection_steps steps_beside(const struct tern_outlook *o, const struct beside *b, const bool *in) {
+    struct tern_selection_steps steps = {NULL, 0};
+    for (size_t s = 0; s < b->count; s++) {
+        const struct tern_result *best = best_beside(o, &b->us[s * o->count], in);
+        if (best)
+            add_step(&steps, b->n[s], best);
+    }
+    return steps;
+}
+
+/* Which of the kernels of which something is known at row i have a launch there if its K were k. */
+static void launched(const struct tern_outlook *o, size_t i, int64_t k, bool *in) {
+    for (size_t j = 0; j < o->count; j++)
+        in[j] = telling_row(o, &o->kernels[j], i) < o->group->count &&
+                tern_dispatch_launches(o->kernels[j].grid, o->group->rows[i]->m, o->group->n, k, o->limits);
+}
+
+static bool same_steps(const struct tern_selection_steps *a, const struct tern_selection_steps *b) {
+    bool same = a->count == b->count;
+    for (size_t i = 0; i < a->count && same; i++)
+        same = a->items[i].size == b->items[i].size && a->items[i].kernel == b->items[i].kernel;
+    return same;
+}
+
+/* Takes the steps. Where they are those of the band before, that one reaches on. False: there are none, as no kernel can be launched; such K
+ * belong to the band above. */
+static bool add_band(struct tern_selection_stairs *stairs, int64_t k, struct tern_selection_steps steps) {
+    struct tern_selection_band *last = stairs->band_count ? &stairs->bands[stairs->band_count - 1] : NULL;
+    if (steps.count == 0)
+        return false;
+    if (last && same_steps(&last->steps, &steps)) {
+        last->k = k;
+        free(steps.items);
+        return true;
+    }
+    stairs->bands = tern_realloc(stairs->bands, (stairs->band_count + 1) * sizeof *stairs->bands);
+    stairs->bands[stairs->band_count++] = (struct tern_selection_band){k, steps};
+    return true;
+}
+
+/* For shapes that nobody tuned whose nearest tuned one is row i's: by their N. Their K stretches all kernels alike, and decides which of
+ * them can be launched. */
+static void fill_bands(const struct tern_outlook *o, size_t i, struct tern_selection_stairs *stairs) {
+    const int64_t first = next_size(o->group->k / FARTHEST - 1), last = o->group->k * FARTHEST;
+    bool *in = tern_alloc_zero(o->count + 1, sizeof *in), *before = tern_alloc_zero(o->count + 1, sizeof *before);
+    struct beside beside = open_beside(o, i);
+    bool open = false;
+    for (int64_t k = first; k <= last; k = next_size(k)) {
+        launched(o, i, k, in);
+        if (memcmp(in, before, o->count) != 0)
+            open = add_band(stairs, k, steps_beside(o, &beside, in));
+        else if (open)
+            stairs->bands[stairs->band_count - 1].k = k;
+        memcpy(before, in, o->count);
+    }
+    close_beside(&beside);
+    free(in);
+    free(before);
 }
 
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
-                                                const struct tern_export_stand_in *stand_ins, int64_t sms) {
+                                                const struct tern_export_stand_in *stand_ins,
+                                                const struct tern_dispatch_limits *limits) {
     struct tern_selection_stairs *stairs = tern_alloc_zero(table->results->count + 1, sizeof *stairs);
     for (size_t g = 0; g < table->count; g++) {
         const struct tern_selection_group *group = &table->groups[g];
-        struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, sms);
+        struct tern_outlook *o = tern_outlook_open(times, table, group, stand_ins, limits);
         for (size_t i = 0; i < group->count; i++) {
             struct tern_selection_stairs *of_row = &stairs[group->rows[i] - table->results->rows];
             if (i)
                 fill_between(o, group->rows[i - 1], group->rows[i], &of_row->between);
-            fill_near(o, i, &of_row->near);
+            fill_bands(o, i, of_row);
         }
         tern_outlook_free(o);
     }
@@ -223,7 +331,9 @@ struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, 
 void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count) {
     for (size_t i = 0; stairs && i < count; i++) {
         free(stairs[i].between.items);
-        free(stairs[i].near.items);
+        for (size_t b = 0; b < stairs[i].band_count; b++)
+            free(stairs[i].bands[b].steps.items);
+        free(stairs[i].bands);
     }
     free(stairs);
 }

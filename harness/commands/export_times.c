@@ -11,8 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct time { /* of a candidate: template, version of it, parameters */
+#define CLOSE 1.04 /* what a runner-up's time in a final is at most, over the winner's */
+
+struct time { /* of a candidate: template, version of it, parameters, and what became of them */
     char template_name[40], template_hash[TERN_HASH_CHARS], params[256], policy[64];
+    char build_key[TERN_HASH_CHARS], cubin_hash[TERN_HASH_CHARS];
+    int64_t registers, static_smem_bytes, spill_bytes;
     bool final; /* else of a screen */
     double us;
 };
@@ -44,7 +48,13 @@ static int keep(void *user, const struct tern_store_trial *t, const struct tern_
     if (t->outcome != TERN_OUTCOME_OK || !(t->us > 0) || (!final && strcmp(t->stage, "screen")))
         return 0;
     struct time *time = append(list);
-    *time = (struct time){.final = final, .us = t->us};
+    *time = (struct time){.registers = b->registers,
+                          .static_smem_bytes = b->static_smem_bytes,
+                          .spill_bytes = b->spill_bytes,
+                          .final = final,
+                          .us = t->us};
+    tern_str_copy(time->build_key, sizeof time->build_key, b->key);
+    tern_str_copy(time->cubin_hash, sizeof time->cubin_hash, b->cubin_hash);
     tern_str_copy(time->template_name, sizeof time->template_name, b->template_name);
     tern_str_copy(time->template_hash, sizeof time->template_hash, b->template_hash);
     tern_str_copy(time->params, sizeof time->params, b->params);
@@ -101,12 +111,17 @@ void tern_times_free(struct tern_times *times) {
     free(times);
 }
 
-const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel) {
+/* Today's template if it is the one that was measured; NULL. */
+static const struct tern_template *find_template(const struct tern_times *times, const char *name, const char *hash) {
     for (size_t i = 0; i < times->template_count; i++)
-        if (!strcmp(times->templates[i].name, kernel->template_name) &&
-            !strcmp(times->templates[i].hash, kernel->template_hash))
-            return times->templates[i].busiest;
-    return "";
+        if (!strcmp(times->templates[i].name, name) && !strcmp(times->templates[i].hash, hash))
+            return &times->templates[i];
+    return NULL;
+}
+
+const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel) {
+    const struct tern_template *t = find_template(times, kernel->template_name, kernel->template_hash);
+    return t ? t->busiest : "";
 }
 
 static bool is_of(const struct time *time, const struct tern_result *row) {
@@ -139,6 +154,43 @@ double tern_times_us(const struct tern_times *times, const struct tern_results *
                 return list->items[i].us;
     return NAN;
 }
+
+/* ---- runners-up ---- */
+
+/* The row of a kernel of template t that was in the final of winner's problem. */
+static struct tern_result runner_up(const struct tern_result *winner, const struct time *time,
+                                    const struct tern_template *t) {
+    struct tern_result row = *winner;
+    row.runner_up = true;
+    row.us = row.us_lo = row.us_hi = time->us;
+    tern_template_fill(t, &row);
+    tern_str_copy(row.params, sizeof row.params, time->params);
+    tern_str_copy(row.build_key, sizeof row.build_key, time->build_key);
+    tern_str_copy(row.cubin_hash, sizeof row.cubin_hash, time->cubin_hash);
+    row.registers = time->registers;
+    row.static_smem_bytes = time->static_smem_bytes;
+    row.spill_bytes = time->spill_bytes;
+    return row;
+}
+
+void tern_times_runners_up(const struct tern_times *times, struct tern_results *rows) {
+    for (size_t i = 0; i < times->count; i++) {
+        const struct tern_result winner = rows->rows[i]; /* adding moves the rows */
+        const struct list *list = &times->rows[i];
+        for (size_t j = 0; j < list->count && winner.template_name[0]; j++) {
+            const struct time *time = &list->items[j];
+            const struct tern_template *t = find_template(times, time->template_name, time->template_hash);
+            if (!time->final || !(time->us <= CLOSE * winner.us) || !same_conditions(time->policy, winner.shapes) || !t ||
+                strcmp(t->layout, winner.layout) || is_of(time, &winner))
+                continue;
+            const struct tern_result row = runner_up(&winner, time, t);
+            if (find(list, &row, true, NULL) == time) /* the newest time counts */
+                tern_results_add(rows, &row);
+        }
+    }
+}
+
+/* ---- what answers cost ---- */
 
 /* On that problem: time of the kernel of row a over that of row b, both from finals, else both from screens; NAN if no stage has
  * both. */

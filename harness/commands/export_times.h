@@ -14,6 +14,10 @@ enum tern_status tern_times_load(const char *db, const char *gpu, const struct t
 struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
 
+/* Appends a row for each kernel that lost the final of a row's problem by 4 % at most, if it reads the same packed weights and its template is
+ * today's: kernels for shapes that nobody tuned. To be called once. */
+void tern_times_runners_up(const struct tern_times *times, struct tern_results *rows);
+
 /* What the kernel's template says of its busiest block (docs/adding-a-kernel.md): "" where it says nothing, or where today's template is
  * not the one that was measured. */
 const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel);
@@ -38,7 +42,8 @@ struct tern_outlook;
 /* stand_ins may be NULL. All that is given must outlive it; the caller frees with tern_outlook_free. */
 struct tern_outlook *tern_outlook_open(const struct tern_times *times, const struct tern_selection_table *table,
                                        const struct tern_selection_group *group,
-                                       const struct tern_export_stand_in *stand_ins, int64_t sms);
+                                       const struct tern_export_stand_in *stand_ins,
+                                       const struct tern_dispatch_limits *limits);
 void tern_outlook_free(struct tern_outlook *o);
 /* The kernel that is expected to be the fastest at m of those that read this layout; NULL, and INFINITY, where nothing is known. */
 const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const char *layout, int64_t m, double *us);
@@ -46,7 +51,8 @@ const struct tern_result *tern_outlook_best(const struct tern_outlook *o, const 
 /* Of each row the steps by M from the row below it in its group, and those by N for near shapes: the caller sets them in the table and frees
  * them. stand_ins may be NULL. */
 struct tern_selection_stairs *tern_times_stairs(const struct tern_times *times, const struct tern_selection_table *table,
-                                                const struct tern_export_stand_in *stand_ins, int64_t sms);
+                                                const struct tern_export_stand_in *stand_ins,
+                                                const struct tern_dispatch_limits *limits);
 void tern_times_stairs_free(struct tern_selection_stairs *stairs, size_t count);
 
 /* Leaves out the batch sizes of a comma-separated list together ("all": each tuned one in turn), then each (N, K) in turn, and

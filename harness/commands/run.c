@@ -45,6 +45,14 @@
              "tune sizes between as well, where an answer may take RATIO times as long as need be, e.g. 1.1",                 \
              0,                                                                                                               \
              0},                                                                                                              \
+            {"elsewhere",                                                                                                     \
+             0,                                                                                                               \
+             TERN_OPTION_FLAG,                                                                                                \
+             &(o)->elsewhere,                                                                                                 \
+             NULL,                                                                                                            \
+             "time what won, or nearly, at the other layers too: for the answers of an export to layers nobody tuned",        \
+             0,                                                                                                               \
+             0},                                                                                                              \
             {"templates", 't', TERN_OPTION_TEXT, &(o)->templates, "LIST", "only these kernel templates", 0, 0},               \
             {"budget",                                                                                                        \
              'b',                                                                                                             \
@@ -191,6 +199,8 @@ static void banner(const struct run *run) {
     tern_log_note("  rows are planned: compiled, checked on the emulator, ranked by the cost model for %s", run->gpu.title);
     if (run->options.between)
         tern_log_note("  --between adds no sizes: they are chosen by measured times");
+    if (run->options.elsewhere)
+        tern_log_note("  --elsewhere tries nothing: it is chosen by measured times");
     tern_log_note("  to finish on the GPU machine: tune bundle -o tern-bundle.tar, unpack it there, then");
     tern_log_note("  ./tune --gpu %s %s %s%s%s%s", run->options.gpu, run->options.weights ? "--weights" : "--shapes",
                   run->options.weights ? run->options.weights : run->options.shapes, run->type ? " --activations " : "",
@@ -262,16 +272,17 @@ static void print(const struct run *run) {
                       (long long)run->outcomes[TERN_OUTCOME_INVALID], (long long)tried);
 }
 
-/* Sizes between those asked for come last: they are chosen by what won. */
+/* Sizes between those asked for come last, then kernels at layers and sizes where they did not take part: they are chosen by what won. */
 static enum tern_status measure(struct run *run, struct tern_error *err) {
     size_t added = 0;
     enum tern_status status = tern_run_measure(run, err);
-    if (status != TERN_OK || !(run->options.between_ratio > 0) || tern_interrupted())
-        return status;
-    status = tern_run_between(run, &added, err);
+    const bool between = run->options.between_ratio > 0;
+    if (status == TERN_OK && between && !tern_interrupted())
+        status = tern_run_between(run, &added, err);
     if (status == TERN_OK && added > 0)
         status = tern_run_measure(run, err);
-    return status == TERN_OK && !tern_interrupted() ? tern_run_table(run, err) : status;
+    return status == TERN_OK && (between || run->options.elsewhere) && !tern_interrupted() ? tern_run_table(run, err)
+                                                                                           : status;
 }
 
 static enum tern_status run_command(int argc, char **argv, struct tern_error *err) {

@@ -48,7 +48,8 @@ static void choose_sizes(const struct run *run, const struct tern_times *times, 
     struct tern_between_point points[TERN_MAX_M];
     if (!group)
         return;
-    struct tern_outlook *outlook = tern_outlook_open(times, table, group, NULL, run->gpu.sms);
+    const struct tern_dispatch_limits limits = {run->gpu.sms, run->gpu.smem_block_bytes};
+    struct tern_outlook *outlook = tern_outlook_open(times, table, group, NULL, &limits);
     struct answers answers = {outlook, group};
     for (size_t i = 0; i < group->count; i++)
         points[i] = (struct tern_between_point){group->rows[i]->m, group->rows[i]->us};

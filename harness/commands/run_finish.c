@@ -28,27 +28,13 @@ void tern_run_result(const struct run *run, const struct run_problem *p, const s
     row->n = layer->n;
     row->k = layer->k;
     row->layer_count = layer->count;
-    tern_str_copy(row->template_name, sizeof row->template_name, t->name);
-    tern_str_copy(row->layout, sizeof row->layout, t->layout);
+    tern_template_fill(t, row);
     tern_str_copy(row->params, sizeof row->params, build->row.params);
-    tern_str_copy(row->entry, sizeof row->entry, t->entry);
-    for (int i = 0; i < 3; i++)
-        tern_str_copy(row->grid[i], sizeof row->grid[i], t->grid[i]);
-    tern_str_copy(row->block, sizeof row->block, t->block);
-    tern_str_copy(row->smem, sizeof row->smem, t->smem);
-    tern_str_copy(row->workspace, sizeof row->workspace, t->workspace);
-    tern_str_copy(row->cluster, sizeof row->cluster, t->cluster);
-    tern_str_copy(row->prologue, sizeof row->prologue, t->prologue);
-    tern_str_copy(row->prologue_grid, sizeof row->prologue_grid, t->prologue_grid);
-    tern_str_copy(row->prologue_block, sizeof row->prologue_block, t->prologue_block);
     tern_str_copy(row->build_key, sizeof row->build_key, build->row.key);
     tern_str_copy(row->cubin_hash, sizeof row->cubin_hash, build->row.cubin_hash);
-    tern_str_copy(row->template_hash, sizeof row->template_hash, t->hash);
     row->registers = build->row.registers;
     row->static_smem_bytes = build->row.static_smem_bytes;
     row->spill_bytes = build->row.spill_bytes;
-    row->min_m = t->m_min;
-    row->max_m = t->m_max;
     row->limit_us = p->limit_us;
 }
 

@@ -70,8 +70,9 @@ struct run_options {
     const char *device; /* ordinals, or "all" */
     const char *between;
     double between_ratio; /* of `between`; 0: none is added to the sizes asked for */
-    double budget_s;      /* 0: the mode's default */
-    double timeout_s;     /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
+    bool elsewhere;
+    double budget_s;  /* 0: the mode's default */
+    double timeout_s; /* deadline of one compile, check or trial; 0: RUN_COMPILE_TIMEOUT_S, RUN_TRIAL_TIMEOUT_S */
     int64_t jobs, seed, copies;
     bool require_gpu, short_groups, json;
     bool no_device;                  /* none is looked for */
@@ -255,6 +256,8 @@ enum tern_status tern_run_add_candidate(struct run *run, struct run_problem *p, 
 
 /* run_answers.c: makes incumbents of what the stored winners answer for problems that have none. */
 enum tern_status tern_run_answers(struct run *run, struct tern_error *err);
+/* Offers the problems that are done the winners of all models at their M, and what came close to these. */
+enum tern_status tern_run_offer_elsewhere(struct run *run, struct tern_error *err);
 /* Has all winners so far that can serve the problem tried there. */
 enum tern_status tern_run_offer_winners(struct run *run, struct run_problem *p, struct tern_error *err);
 
@@ -266,7 +269,7 @@ enum tern_status tern_run_plan(struct run *run, struct tern_error *err);
  * points into the problems from before. */
 enum tern_status tern_run_between(struct run *run, size_t *added, struct tern_error *err);
 
-/* run_table.c: behind that, screens the table's kernels at the sizes where they did not take part. */
+/* run_table.c: behind that, screens the table's kernels at the sizes and layers where they did not take part. */
 enum tern_status tern_run_table(struct run *run, struct tern_error *err);
 
 /* run_gpu.c: calls to the GPU worker of a device that survive its death. */

@@ -1,5 +1,6 @@
-/* --between: what is missing when all sizes are tuned. Every kernel of the table is screened at every size of a layer that it can serve, so
- * that an export foretells from times on both sides which of them serves the sizes between (export_steps.c). Winners stay as they are. */
+/* --between and --elsewhere: what is missing when all sizes are tuned. Every kernel of the table is screened at every size of a layer that it
+ * can serve, with --elsewhere what came close to winning at every layer too, so that an export foretells from times which of them serves the
+ * sizes between, and other layers (export_steps.c). Winners stay as they are. */
 #include "commands/run_internal.h"
 
 #include "core/log.h"
@@ -47,7 +48,7 @@ static enum tern_status screen_offered(struct run *run, struct run_problem *p, d
 
 /* The devices take problems that are not done. */
 static enum tern_status fill_gaps(struct run *run, const struct gaps *gaps, struct tern_error *err) {
-    tern_log_note("%zu trials of the table's kernels at sizes where they did not take part", gaps->trials);
+    tern_log_note("%zu trials of the table's kernels where they did not take part", gaps->trials);
     enum tern_status status = tern_run_compile(run, gaps->builds, gaps->build_count, 0, err);
     if (status != TERN_OK)
         return status;
@@ -65,6 +66,8 @@ static enum tern_status fill_gaps(struct run *run, const struct gaps *gaps, stru
 enum tern_status tern_run_table(struct run *run, struct tern_error *err) {
     struct gaps gaps = {0};
     enum tern_status status = offer_all(run, err);
+    if (status == TERN_OK && run->options.elsewhere)
+        status = tern_run_offer_elsewhere(run, err);
     if (status != TERN_OK)
         return status;
     find_gaps(run, &gaps);

@@ -175,8 +175,10 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
     status = tern_times_load(o.db, gpu.name, &rows, &times, err);
     if (status)
         goto out;
+    tern_times_runners_up(times, &rows);
     table = tern_selection_build(&rows);
-    stairs = tern_times_stairs(times, &table, NULL, gpu.sms);
+    const struct tern_dispatch_limits limits = {gpu.sms, gpu.smem_block_bytes};
+    stairs = tern_times_stairs(times, &table, NULL, &limits);
     table.stairs = stairs;
     status = answer_of(&o, &table, &gpu, &answer, err);
     if (status)

@@ -416,6 +416,24 @@ bool tern_template_serves(const struct tern_template *t, const struct tern_forma
     return bits && t->families[format->family] && t->types[type];
 }
 
+void tern_template_fill(const struct tern_template *t, struct tern_result *row) {
+    tern_str_copy(row->template_name, sizeof row->template_name, t->name);
+    tern_str_copy(row->layout, sizeof row->layout, t->layout);
+    tern_str_copy(row->entry, sizeof row->entry, t->entry);
+    for (int i = 0; i < 3; i++)
+        tern_str_copy(row->grid[i], sizeof row->grid[i], t->grid[i]);
+    tern_str_copy(row->block, sizeof row->block, t->block);
+    tern_str_copy(row->smem, sizeof row->smem, t->smem);
+    tern_str_copy(row->workspace, sizeof row->workspace, t->workspace);
+    tern_str_copy(row->cluster, sizeof row->cluster, t->cluster);
+    tern_str_copy(row->prologue, sizeof row->prologue, t->prologue);
+    tern_str_copy(row->prologue_grid, sizeof row->prologue_grid, t->prologue_grid);
+    tern_str_copy(row->prologue_block, sizeof row->prologue_block, t->prologue_block);
+    tern_str_copy(row->template_hash, sizeof row->template_hash, t->hash);
+    row->min_m = t->m_min;
+    row->max_m = t->m_max;
+}
+
 void tern_template_free(struct tern_template *t) {
     tern_sandbox_free(t->lua);
     t->lua = NULL;

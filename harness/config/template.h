@@ -7,6 +7,7 @@
 #include "core/activation.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/result.h"
 #include "formats/format.h"
 
 #include <stdbool.h>
@@ -64,6 +65,8 @@ enum tern_status tern_templates_select(const struct tern_template *templates, si
 /* True if the template takes activations of the type, and weights of the format's family and code width; M, N and K are not
  * looked at. */
 bool tern_template_serves(const struct tern_template *t, const struct tern_format *format, enum tern_activation type);
+/* What a row holds of its kernel's template: name, version, layout, entry, launch expressions, range of M. */
+void tern_template_fill(const struct tern_template *t, struct tern_result *row);
 void tern_template_free(struct tern_template *t);
 void tern_templates_free(struct tern_template *templates, size_t count);
 

@@ -16,6 +16,7 @@ struct tern_result {
     char device[64], driver[32]; /* as the driver names the card and itself; "" where not known, as in a planned row */
     char policy[64];             /* how it was timed: "graph/cold", ... (docs/measuring.md, Regimes); "" where not known */
     bool planned;                /* compiled and ranked only; every time below is NAN except predicted_us */
+    bool runner_up; /* not this problem's winner but close to it: answers nothing here, other shapes may want it */
     char format[40], op[16], shapes[32], layer[32];
     int64_t m, n, k;
     int64_t layer_count; /* how often the layer occurs in the model */

@@ -76,16 +76,42 @@ bool tern_export_planned(const struct tern_export_gpu *gpu) {
     return false;
 }
 
+static void add_kernel(struct tern_export_kernels *out, const struct tern_result *row) {
+    out->rows = tern_realloc(out->rows, (out->count + 1) * sizeof *out->rows);
+    out->rows[out->count++] = row;
+}
+
+static void add_step_kernels(struct tern_export_kernels *out, const struct tern_selection_steps *steps) {
+    for (size_t i = 0; i < steps->count; i++)
+        add_kernel(out, steps->items[i].kernel);
+}
+
+void tern_export_kernels(const struct tern_export_gpu *gpu, const struct tern_selection_table *table,
+                         struct tern_export_kernels *out) {
+    for (size_t g = 0; g < table->count; g++)
+        for (size_t r = 0; r < table->groups[g].count; r++) {
+            double slowdown;
+            add_kernel(out, tern_export_kernel(gpu, table->groups[g].rows[r], &slowdown));
+        }
+    for (size_t g = 0; g < table->count && gpu->stairs; g++)
+        for (size_t r = 0; r < table->groups[g].count; r++) {
+            const struct tern_selection_stairs *stairs = &gpu->stairs[table->groups[g].rows[r] - gpu->results->rows];
+            add_step_kernels(out, &stairs->between);
+            for (size_t b = 0; b < stairs->band_count; b++)
+                add_step_kernels(out, &stairs->bands[b].steps);
+        }
+}
+
 void tern_export_cubins(const struct tern_export *input, struct tern_strs *hashes) {
     struct tern_strs all = {0};
     for (size_t g = 0; g < input->gpu_count; g++) {
         const struct tern_export_gpu *gpu = &input->gpus[g];
         struct tern_selection_table table = tern_selection_build(gpu->results);
-        for (size_t i = 0; i < table.count; i++)
-            for (size_t r = 0; r < table.groups[i].count; r++) {
-                double slowdown;
-                tern_strs_add(&all, tern_export_kernel(gpu, table.groups[i].rows[r], &slowdown)->cubin_hash);
-            }
+        struct tern_export_kernels kernels = {0};
+        tern_export_kernels(gpu, &table, &kernels);
+        for (size_t i = 0; i < kernels.count; i++)
+            tern_strs_add(&all, kernels.rows[i]->cubin_hash);
+        free(kernels.rows);
         tern_selection_free(&table);
     }
     tern_strs_sort(&all);

@@ -73,6 +73,14 @@ extern const char *const tern_export_example; /* text of example.c */
 /* Distinct cubins that the tables name, sorted. */
 void tern_export_cubins(const struct tern_export *input, struct tern_strs *hashes);
 
+/* Rows whose kernels the table names, in its order, some of them several times: of its entries, then of their steps. The caller frees rows. */
+struct tern_export_kernels {
+    const struct tern_result **rows;
+    size_t count;
+};
+void tern_export_kernels(const struct tern_export_gpu *gpu, const struct tern_selection_table *table,
+                         struct tern_export_kernels *out);
+
 /* The row whose kernel serves a row of the results. */
 const struct tern_result *tern_export_kernel(const struct tern_export_gpu *gpu, const struct tern_result *row,
                                              double *slowdown);

@@ -31,14 +31,13 @@ static size_t find_kernel(const struct writer *w, const struct tern_result *row)
 
 /* Distinct kernels in the order of the table, which does not depend on the order of the rows. */
 static void collect_kernels(struct writer *w) {
-    for (size_t g = 0; g < w->table->count; g++) {
-        for (size_t i = 0; i < w->table->groups[g].count; i++) {
-            double slowdown;
-            const struct tern_result *row = tern_export_kernel(w->gpu, w->table->groups[g].rows[i], &slowdown);
-            if (find_kernel(w, row) == w->kernel_count)
-                w->kernels[w->kernel_count++] = row;
-        }
-    }
+    struct tern_export_kernels all = {0};
+    tern_export_kernels(w->gpu, w->table, &all);
+    w->kernels = tern_alloc((all.count + 1) * sizeof *w->kernels);
+    for (size_t i = 0; i < all.count; i++)
+        if (find_kernel(w, all.rows[i]) == w->kernel_count)
+            w->kernels[w->kernel_count++] = all.rows[i];
+    free(all.rows);
 }
 
 static void add_assignment(struct tern_str *out, const char *field, const struct tern_str *expr, const char *absent) {
@@ -131,18 +130,30 @@ static void add_evidence(struct tern_str *out, const struct tern_result *row, do
 }
 
 static const struct tern_selection_stairs *stairs_of(const struct writer *w, const struct tern_result *row) {
-    static const struct tern_selection_stairs none = {{NULL, 0}, {NULL, 0}};
+    static const struct tern_selection_stairs none = {{NULL, 0}, NULL, 0};
     return w->gpu->stairs ? &w->gpu->stairs[row - w->gpu->results->rows] : &none;
 }
 
-static size_t add_steps(const struct writer *w, const struct tern_selection_steps *steps) {
+static void add_steps(const struct writer *w, const struct tern_selection_steps *steps) {
     for (size_t i = 0; i < steps->count; i++)
         tern_str_printf(w->out, "    {%lld, %zu},\n", (long long)steps->items[i].size,
                         find_kernel(w, steps->items[i].kernel));
-    return steps->count;
 }
 
-/* Steps of all entries, in their order. Their kernels are always such as some entry has. */
+/* Steps of the bands, up to and with this one. */
+static size_t band_end(const struct tern_selection_stairs *stairs, size_t band) {
+    size_t end = 0;
+    for (size_t b = 0; b <= band; b++)
+        end += stairs->bands[b].steps.count;
+    return end;
+}
+
+static size_t stairs_length(const struct tern_selection_stairs *stairs) {
+    const size_t bands = stairs->band_count;
+    return stairs->between.count + bands + (bands ? band_end(stairs, bands - 1) : 0);
+}
+
+/* Steps of all entries, in their order: tern/dispatch.h says how they lie. */
 static void add_stairs(const struct writer *w) {
     struct tern_str *out = w->out;
     size_t count = 0;
@@ -150,7 +161,12 @@ static void add_stairs(const struct writer *w) {
     for (size_t g = 0; g < w->table->count; g++)
         for (size_t i = 0; i < w->table->groups[g].count; i++) {
             const struct tern_selection_stairs *stairs = stairs_of(w, w->table->groups[g].rows[i]);
-            count += add_steps(w, &stairs->between) + add_steps(w, &stairs->near);
+            count += stairs_length(stairs);
+            add_steps(w, &stairs->between);
+            for (size_t b = 0; b < stairs->band_count; b++)
+                tern_str_printf(out, "    {%lld, %zu},\n", (long long)stairs->bands[b].k, band_end(stairs, b));
+            for (size_t b = 0; b < stairs->band_count; b++)
+                add_steps(w, &stairs->bands[b].steps);
         }
     if (!count)
         tern_str_append(out, "    {0, 0}, /* none */\n"); /* C has no empty arrays */
@@ -167,7 +183,7 @@ static void add_entry(const struct writer *w, const struct tern_result *row, siz
     served.predicted_us *= slowdown;
     tern_str_printf(w->out, "    {%lld, %lld, %zu, %d, %d, %zu, %zu, %zu},", (long long)row->m,
                     (long long)tern_selection_ns(&served), find_kernel(w, kernel), tern_selection_use_cublas(&served),
-                    tern_selection_use_dequant(&served), first_step, stairs->between.count, stairs->near.count);
+                    tern_selection_use_dequant(&served), first_step, stairs->between.count, stairs->band_count);
     add_evidence(w->out, row, slowdown, tern_rounds_scales(kernel->params));
 }
 
@@ -182,8 +198,7 @@ static void add_groups(const struct writer *w) {
         tern_str_printf(out, ", N=%lld K=%lld */\n", (long long)group->n, (long long)group->k);
         for (size_t i = 0; i < group->count; i++) {
             add_entry(w, group->rows[i], step);
-            const struct tern_selection_stairs *stairs = stairs_of(w, group->rows[i]);
-            step += stairs->between.count + stairs->near.count;
+            step += stairs_length(stairs_of(w, group->rows[i]));
         }
     }
     tern_str_printf(out, "};\n\nstatic const struct tern_group_ tern_groups_%zu_[] = {\n", w->index);
@@ -215,7 +230,6 @@ static void add_families(const struct writer *w) {
 void tern_export_table(const struct tern_export_gpu *gpu, const struct tern_selection_table *table, size_t index,
                        struct tern_str *out) {
     struct writer w = {gpu, table, index, NULL, 0, out};
-    w.kernels = tern_alloc(gpu->results->count * sizeof *w.kernels);
     collect_kernels(&w);
     tern_str_append(out, "/* ---- ");
     tern_export_comment(out, gpu->title);

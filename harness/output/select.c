@@ -77,7 +77,7 @@ struct tern_selection_table tern_selection_build(const struct tern_results *resu
     const struct tern_result **rows = tern_alloc(results->count * sizeof *rows);
     size_t count = 0;
     for (size_t i = 0; i < results->count; i++)
-        if (results->rows[i].template_name[0])
+        if (results->rows[i].template_name[0] && !results->rows[i].runner_up)
             rows[count++] = &results->rows[i];
     qsort(rows, count, sizeof *rows, compare_rows);
     table.groups = tern_alloc(results->count * sizeof *table.groups);
@@ -134,19 +134,32 @@ static const struct tern_result *step_for(const struct tern_selection_steps *ste
     return NULL;
 }
 
-/* The one for a problem that is not this row's: of a near shape by its N, else by its M, which is between this row's and the one before. */
-static const struct tern_result *step_below(const struct query *q, const struct tern_result *row, bool near, bool between) {
+/* The same for another shape; NULL if nothing was found. */
+static const struct tern_result *beside(const struct tern_selection_stairs *stairs, int64_t n, int64_t k) {
+    size_t band = 0, step = 0;
+    if (stairs->band_count == 0)
+        return NULL;
+    while (band + 1 < stairs->band_count && k > stairs->bands[band].k)
+        band++;
+    const struct tern_selection_steps *steps = &stairs->bands[band].steps;
+    while (step + 1 < steps->count && n > steps->items[step].size)
+        step++;
+    return steps->items[step].kernel;
+}
+
+/* The one for a problem that is not this row's: of another shape, else by its M, which is between this row's and the one before. */
+static const struct tern_result *step_below(const struct query *q, const struct tern_result *row, bool other, bool between) {
     if (!q->table->stairs)
         return NULL;
     const struct tern_selection_stairs *stairs = &q->table->stairs[row - q->table->results->rows];
-    const struct tern_result *beside = near ? step_for(&stairs->near, q->problem->n) : NULL;
-    return beside || !between ? beside : step_for(&stairs->between, q->problem->m);
+    const struct tern_result *kernel = other ? beside(stairs, q->problem->n, q->problem->k) : NULL;
+    return kernel || !between ? kernel : step_for(&stairs->between, q->problem->m);
 }
 
-/* The row for m inside a group; *kernel is another's where one was found for near shapes, or between two tuned M. Else neighbours:
+/* The row for m inside a group; *kernel is another's where one was found for other shapes, or between two tuned M. Else neighbours:
  * the next larger tuned M costs at most its own time, the next smaller one ceil(m / M) times its own; the cheaper of the two
  * wins, the larger on a tie. Where neither takes m: the nearest larger, then the nearest smaller that does. */
-static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q, bool near,
+static const struct tern_result *find_in_group(const struct tern_selection_group *group, const struct query *q, bool other,
                                                const struct tern_result **kernel, bool *exact) {
     const int64_t m = q->problem->m;
     size_t above = 0;
@@ -154,7 +167,7 @@ static const struct tern_result *find_in_group(const struct tern_selection_group
         above++;
     const struct tern_result *high = above < group->count ? group->rows[above] : NULL;
     const struct tern_result *low = above > 0 ? group->rows[above - 1] : NULL;
-    const struct tern_result *step = high ? step_below(q, high, near, low && high->m != m) : NULL;
+    const struct tern_result *step = high ? step_below(q, high, other, low && high->m != m) : NULL;
     *kernel = NULL;
     *exact = high && high->m == m && takes(q, high);
     if (step && takes(q, step)) {
@@ -225,16 +238,15 @@ struct tern_selection_answer tern_selection_ask(const struct tern_selection_tabl
     if (!in_range(problem))
         return answer;
     const struct tern_selection_group *group = nearest(table, problem, &distance);
-    const bool near = distance.over != distance.under && distance.over <= TERN_SELECT_NEAR_RATIO * distance.under;
-    answer.row = group ? find_in_group(group, &query, near, &answer.kernel, &exact) : NULL;
+    const bool other = distance.over != distance.under;
+    answer.row = group ? find_in_group(group, &query, other, &answer.kernel, &exact) : NULL;
     if (!answer.row)
         return answer;
     if (!answer.kernel)
         answer.kernel = answer.row;
-    if (near)
-        answer.match = TERN_SELECTION_NEAR;
-    else if (distance.over != distance.under)
-        answer.match = TERN_SELECTION_DEFAULT;
+    if (other)
+        answer.match =
+            distance.over <= TERN_SELECT_NEAR_RATIO * distance.under ? TERN_SELECTION_NEAR : TERN_SELECTION_DEFAULT;
     else
         answer.match = exact ? TERN_SELECTION_EXACT : TERN_SELECTION_BETWEEN;
     return answer;

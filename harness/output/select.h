@@ -30,15 +30,23 @@ struct tern_selection_group {
 /* The kernel for sizes up to this one, from behind the step before. */
 struct tern_selection_step {
     int64_t size;
-    const struct tern_result *kernel; /* of this row */
+    const struct tern_result *kernel; /* of this row of the results */
 };
 struct tern_selection_steps {
     struct tern_selection_step *items; /* ascending in size */
     size_t count;
 };
-/* Of a row: its kernels for the M between it and the next smaller one of its group, and for near shapes by their N. */
+/* For shapes with K up to this one, from behind the band before: steps by N, one at least. */
+struct tern_selection_band {
+    int64_t k;
+    struct tern_selection_steps steps;
+};
+/* Of a row: its kernels for the M between it and the next smaller one of its group, and for shapes that nobody tuned. The last step of a
+ * band serves all larger N, the last band all larger K. */
 struct tern_selection_stairs {
-    struct tern_selection_steps between, near;
+    struct tern_selection_steps between;
+    struct tern_selection_band *bands; /* ascending in k */
+    size_t band_count;
 };
 
 /* Groups sorted by op, format, n, k. Pointers refer to the results, which must outlive the table unchanged. */
@@ -50,7 +58,7 @@ struct tern_selection_table {
     const struct tern_selection_stairs *stairs;
 };
 
-/* Rows without a template are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
+/* Rows without a template and runners-up are left out. Where several models or layers hold the same (op, format, N, K), one of them gives
  * all rows of the group (the one with the most M, then the first by shapes and layer name): their layouts may differ, and an
  * engine keeps one copy of the weights. */
 struct tern_selection_table tern_selection_build(const struct tern_results *results);

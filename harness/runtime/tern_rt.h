@@ -17,7 +17,7 @@
 #include "tern/abi.h"
 #include "tern/dispatch.h"
 
-#if TERN_ABI_VERSION != 4
+#if TERN_ABI_VERSION != 5
 #error "tern_dispatch.h was exported by another version of Tern than this tern_rt.h is of: export again"
 #endif
 

@@ -181,7 +181,8 @@ static inline void open_answers(const struct fixture *f, const char *name, const
     char *db = path_in(f, name);
     a->table = tern_selection_build(rows);
     assert_int_equal(tern_times_load(db, "h200", rows, &a->times, &err), TERN_OK);
-    a->stairs = tern_times_stairs(a->times, &a->table, NULL, H200_SMS);
+    const struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
+    a->stairs = tern_times_stairs(a->times, &a->table, NULL, &limits);
     a->table.stairs = a->stairs;
     free(db);
 }

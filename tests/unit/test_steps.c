@@ -15,6 +15,8 @@
 #define N   (2 * 64 * SMS) /* two row blocks of 64 a multiprocessor */
 #define K   1024
 
+static const struct tern_dispatch_limits limits = {SMS, 232448};
+
 /* A winner whose launch has a block for each 64 rows of W and `tile` rows of x, as many as there are multiprocessors. */
 static void add(struct tern_results *rows, int64_t m, int tile, double us, const char *layout) {
     struct tern_result row = {.m = m, .n = N, .k = K, .us = us, .min_m = 1, .max_m = 4096};
@@ -41,7 +43,7 @@ struct known {
 static void open_known(struct known *k) {
     k->times = tern_times_of_rows(&k->rows);
     k->table = tern_selection_build(&k->rows);
-    k->outlook = tern_outlook_open(k->times, &k->table, &k->table.groups[0], NULL, SMS);
+    k->outlook = tern_outlook_open(k->times, &k->table, &k->table.groups[0], NULL, &limits);
 }
 
 static void close_known(struct known *k) {
@@ -96,6 +98,21 @@ static void work_is_what_the_template_says_or_the_rounds(void **state) {
     tern_results_free(&rows);
 }
 
+static void a_launch_has_blocks_and_room_for_their_memory(void **state) {
+    (void)state;
+    struct tern_results rows = {0};
+    struct tern_dispatch_grid *grid = NULL;
+    add(&rows, 128, 128, 1.0, "frag");
+    tern_str_copy(rows.rows[0].smem, sizeof rows.rows[0].smem, "K*BLOCK_M");
+    rows.rows[0].static_smem_bytes = 232448 - 1024 * 128;
+    assert_int_equal(tern_dispatch_grid_open(&rows.rows[0], "", &grid, NULL), TERN_OK);
+    assert_true(tern_dispatch_launches(grid, 128, N, 1024, &limits));
+    assert_false(tern_dispatch_launches(grid, 128, N, 1056, &limits));
+    assert_false(tern_dispatch_launches(grid, 0, N, 1024, &limits));
+    tern_dispatch_grid_free(grid);
+    tern_results_free(&rows);
+}
+
 static void between_two_times_they_follow_the_rounds(void **state) {
     (void)state;
     struct known k = {0};
@@ -135,7 +152,7 @@ static void steps_change_where_another_kernel_is_expected_to_win(void **state) {
     add(&k.rows, 512, 128, 80.0, "frag");
     add(&k.rows, 1024, 128, 160.0, "other");
     open_known(&k);
-    struct tern_selection_stairs *stairs = tern_times_stairs(k.times, &k.table, NULL, SMS);
+    struct tern_selection_stairs *stairs = tern_times_stairs(k.times, &k.table, NULL, &limits);
     assert_int_equal(stairs[0].between.count, 0); /* nothing lies below the first */
     /* Up to 256 the smaller tile: 40 us. Up to 383 the larger, in 4 rounds: 50 us, where the smaller takes 60. */
     assert_int_equal(stairs[1].between.count, 2);
@@ -156,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_count_how_often_the_device_is_filled),
         cmocka_unit_test(work_is_what_the_template_says_or_the_rounds),
+        cmocka_unit_test(a_launch_has_blocks_and_room_for_their_memory),
         cmocka_unit_test(between_two_times_they_follow_the_rounds),
         cmocka_unit_test(from_one_side_there_is_doubt),
         cmocka_unit_test(steps_change_where_another_kernel_is_expected_to_win),

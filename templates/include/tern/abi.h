@@ -4,7 +4,7 @@
 #define TERN_ABI_H
 
 /* Of this struct and of exported tables: runtime and export must agree. 2: a bias; 3: a prologue. */
-#define TERN_ABI_VERSION 4
+#define TERN_ABI_VERSION 5
 
 struct tern_args {
     const void *x;      /* [M][K], 256-byte aligned, row stride K */

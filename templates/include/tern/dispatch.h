@@ -51,13 +51,13 @@ struct tern_kernel_ {
     struct tern_kernel kernel;
     void (*launch)(struct tern_choice *c, int64_t m, int64_t n, int64_t k); /* fills grid to prologue_block */
 };
-/* A tuned m; ns of its winner. Its steps are for m between the next smaller tuned one and this; behind them come those by n, for near
- * shapes. */
+/* A tuned m; ns of its winner. Its steps are for m between the next smaller tuned one and this. Behind them come those for other (n, k):
+ * bands by k, the kernel of each being the number of steps by n up to its end, and then these. */
 struct tern_entry_ {
     int64_t m, ns;
-    int kernel, use_cublas, use_dequant, first_step, step_count, near_count;
+    int kernel, use_cublas, use_dequant, first_step, step_count, band_count;
 };
-struct tern_step_ { /* up to this m, or n, from behind the step before */
+struct tern_step_ { /* up to this m, n or k, from behind the step before */
     int64_t size;
     int kernel;
 };

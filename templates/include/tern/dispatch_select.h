@@ -31,7 +31,7 @@ static inline int tern_takes_(const struct tern_table *t, int index, int64_t m, 
             (c->prologue_grid > 0 && c->prologue_grid <= 2147483647 && c->prologue_block > 0 && c->prologue_block <= 1024));
 }
 
-/* The kernel for sizes like this one; -1 where none was found. */
+/* The first step for sizes like this one; count where there is none. */
 static inline int tern_step_for_(const struct tern_step_ *steps, int count, int64_t size) {
     int low = 0, high = count;
     while (low < high) {
@@ -41,23 +41,40 @@ static inline int tern_step_for_(const struct tern_step_ *steps, int count, int6
         else
             low = middle + 1;
     }
-    return low < count ? steps[low].kernel : -1;
+    return low;
 }
 
-/* The one for a problem that is not this entry's: of a near shape by its n, else by its m, between this entry's and the one before. */
+/* The kernel for another shape by the bands of an entry, -1 where none was found. The last step of a band serves all larger n, the last
+ * band all larger k. */
+static inline int tern_beside_(const struct tern_step_ *bands, int count, int64_t n, int64_t k) {
+    const struct tern_step_ *steps = bands + count;
+    int band, first, last;
+    if (count == 0)
+        return -1;
+    band = tern_step_for_(bands, count - 1, k);
+    first = band > 0 ? bands[band - 1].kernel : 0;
+    last = bands[band].kernel - 1;
+    return steps[first + tern_step_for_(steps + first, last - first, n)].kernel;
+}
+
+/* The one for a problem that is not this entry's: of another shape, else by its m, between this entry's and the one before. */
 static inline int tern_step_below_(const struct tern_table *t, const struct tern_entry_ *entry, int64_t m, int64_t n,
-                                   int near_shape, int between) {
+                                   int64_t k, int other_shape, int between) {
     const struct tern_step_ *steps = t->steps + entry->first_step;
-    const int beside = near_shape ? tern_step_for_(steps + entry->step_count, entry->near_count, n) : -1;
-    return beside >= 0 || !between ? beside : tern_step_for_(steps, entry->step_count, m);
+    const int beside = other_shape ? tern_beside_(steps + entry->step_count, entry->band_count, n, k) : -1;
+    int step;
+    if (beside >= 0 || !between)
+        return beside;
+    step = tern_step_for_(steps, entry->step_count, m);
+    return step < entry->step_count ? steps[step].kernel : -1;
 }
 
-/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. For near shapes and between two tuned m: the
+/* The entry for m inside a group, its launch in *c and the kernel's index in *kernel. For other shapes and between two tuned m: the
  * kernel that the exporter expects to be the fastest, if it found one. Else the next larger tuned m costs at most its own time, the next
  * smaller one ceil(m / tuned) times its own; the cheaper wins, the larger on a tie. Where neither takes m: the nearest larger,
  * then the nearest smaller that does. */
 static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, const struct tern_group_ *group, int64_t m,
-                                                   int64_t n, int64_t k, int near_shape, struct tern_choice *c, int *kernel,
+                                                   int64_t n, int64_t k, int other_shape, struct tern_choice *c, int *kernel,
                                                    int *exact) {
     const struct tern_entry_ *entries = t->entries + group->first;
     const int count = group->count;
@@ -66,7 +83,7 @@ static inline const struct tern_entry_ *tern_find_(const struct tern_table *t, c
         above++;
     *exact = above < count && entries[above].m == m;
     if (above < count) {
-        *kernel = tern_step_below_(t, &entries[above], m, n, near_shape, above > 0 && !*exact);
+        *kernel = tern_step_below_(t, &entries[above], m, n, k, other_shape, above > 0 && !*exact);
         if (*kernel >= 0 && tern_takes_(t, *kernel, m, n, k, c))
             return &entries[above];
     }
@@ -128,7 +145,7 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     const struct tern_group_ *group;
     const struct tern_entry_ *entry;
     int64_t over = 1, under = 1;
-    int kernel = 0, exact = 0, near_shape;
+    int kernel = 0, exact = 0, other_shape;
     struct tern_choice choice, none;
     memset(&none, 0, sizeof none);
     if (m <= 0 || n <= 0 || k <= 0)
@@ -138,9 +155,9 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
         return none;
     family = tern_family_of_(t, op ? op : "linear-a16", format);
     group = family ? tern_nearest_(t, family, n, k, &over, &under) : NULL;
-    near_shape = over != under && over <= 4 * under;
+    other_shape = over != under;
     choice = none;
-    entry = group ? tern_find_(t, group, m, n, k, near_shape, &choice, &kernel, &exact) : NULL;
+    entry = group ? tern_find_(t, group, m, n, k, other_shape, &choice, &kernel, &exact) : NULL;
     if (!entry)
         return none;
     choice.kernel = &t->kernels[kernel].kernel;
@@ -150,10 +167,8 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     choice.tuned_n = group->n;
     choice.tuned_k = group->k;
     choice.tuned_us = entry->ns < unknown_ns ? (double)entry->ns / 1000.0 : 0.0;
-    if (near_shape)
-        choice.match = TERN_MATCH_NEAR;
-    else if (over != under)
-        choice.match = TERN_MATCH_DEFAULT;
+    if (other_shape)
+        choice.match = over <= 4 * under ? TERN_MATCH_NEAR : TERN_MATCH_DEFAULT;
     else
         choice.match = exact ? TERN_MATCH_EXACT : TERN_MATCH_BETWEEN;
     return choice;
