@@ -32,13 +32,14 @@ template <int ROWS> __device__ __forceinline__ void tern_slice_turn(unsigned cha
     }
 }
 
-// One of two warps, `first` is 0 or 1, that turn every second of `count` slices of a ring as they land, and make them known to the
-// tensor cores. STAGES must be even: a barrier knows the parity of its phase, no more, so a warp that came to a stage in the
+// One of two warps that turn slices of a ring as they land, `count` of a tile, and make them known to the tensor cores: warp `parity` those in even
+// or odd stages, of which there must be equally many. A barrier knows the parity of its phase, no more, so a warp that came to a stage in the
 // other's place, a lap ahead of it, would take the phase before its own for it.
 template <int STAGES, int ROWS>
-__device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned char *barriers, int first, int count,
+__device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned char *barriers, int parity, int count,
                                                  tern_ring &fill, int lane) {
     static_assert(STAGES % 2 == 0, "each warp has stages of its own");
+    const int first = (parity ^ fill.stage) & 1; // a tile may begin with an odd stage
     tern_ring at = fill;
     tern_ring_skip<STAGES>(at, first);
 #pragma unroll 1
