@@ -28,7 +28,7 @@
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES;   // what stream.cuh asks for
 constexpr int UNITS = ROW_TILES, UNIT_FLOATS = 2 * FRAGMENTS;         // rows g and g + 8 of the lane's pair of digits
 constexpr int ADDERS = CLUSTER_K * ROW_TILES * FRAGMENTS > 1 ? 2 : 1; // the warps that add up
-constexpr int SLOTS = ROW_TILES * FRAGMENTS == 1 ? 4 : 3;
+constexpr int SLOTS = ROW_TILES * FRAGMENTS == 1 ? 4 : 3, TOGETHER = 0;
 constexpr bool WEIGHTS_FIRST = DEPENDENT || FRAGMENTS == 1;
 constexpr int FIRST = WEIGHTS_FIRST ? STAGES : 2; // x of four rows is not small: two row blocks ahead of it
 #include "tern/dependent.cuh"
@@ -298,7 +298,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_imma_resident(cons
     if (warp < WARPS_K) {
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
     } else if (warp == COPIER) {
-        tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
+        const struct tern_places p = tern_places_make(dynamic); // not the kept pointer, which is not known to be uniform
+        struct tern_supply w = tern_supply_make(s, p, args, lane);
+        tern_produce(w, s, p, s.row_blocks, lane);
     } else {
         tern_dependency_wait(); // ahead of y
         tern_add_up(

@@ -19,7 +19,8 @@
 // (Inf - Inf).
 //
 // Parameters: FRAGMENTS of 8 rows of x; CLUSTER_K blocks that split K; WARPS_K and K_TILES of a block; ROW_TILES that a warp
-// multiplies side by side, as it does its K tiles; STAGES row blocks of W in flight; ADDERS, the warps that add up.
+// multiplies side by side, as it does its K tiles; STAGES row blocks of W in flight; TOGETHER: stages are given back with their
+// sums; ADDERS, the warps that add up, 0: the copying warp does.
 //
 // Bound by: the products (small layers: the delivery of x from the L2) and memory. Expected of the limit: 0.5 to 0.8.
 constexpr int WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES; // what stream.cuh asks for
@@ -27,7 +28,7 @@ constexpr int UNITS = ROW_TILES * FRAGMENTS, UNIT_FLOATS = 4;       // 16 rows a
 constexpr int SLOTS = STAGES == 2 ? 4 : STAGES;                     // row blocks whose sums wait to be added up
 // Row blocks asked for ahead of x: more would stand in its way. Of clusters two of 16 rows or two of up to 8 KB: a block has less x to
 // wait for. A dependent launch has x long after all of them.
-constexpr bool WEIGHTS_FIRST = DEPENDENT, SMALL = CLUSTER_K > 1 && ROW_TILES * TILES * 256 * BITS <= 8192;
+constexpr bool WEIGHTS_FIRST = DEPENDENT, SMALL = CLUSTER_K > 1 && ROW_TILES *TILES * 256 * BITS <= 8192;
 constexpr int FIRST = WEIGHTS_FIRST ? STAGES : SMALL || (CLUSTER_K > 1 && ROW_TILES == 1) ? 2 : 1;
 #include "tern/fields.cuh"
 #include "tern/resident.cuh"
@@ -104,6 +105,18 @@ __device__ __forceinline__ void tern_tiles_multiply(struct tern_sums &sums,
     }
 }
 
+// Makes scales of 0 of those of tiles that the warp lacks; their x is 0.
+__device__ __forceinline__ void tern_scales_drop(struct tern_tile (&tiles)[K_TILES][ROW_TILES], int count) {
+#pragma unroll
+    for (int j = 0; j < K_TILES; j++)
+#pragma unroll
+        for (int r = 0; r < ROW_TILES; r++)
+#pragma unroll
+            for (int span = 0; span < SPANS; span++)
+                if (j >= count)
+                    tiles[j][r].scales[span] = 0;
+}
+
 // Stores the lane's four outputs of a unit: rows n and n + 8 of W, two of x from fragment f.
 __device__ __forceinline__ void tern_y_store(const struct tern_args &args, int n, int f, const float (&sum)[UNIT_FLOATS],
                                              const float2 &bias, int lane) {
@@ -128,11 +141,14 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
     if (CLUSTER_K > 1)
         tern_cluster_wait();
     tern_rows_walk_at_once(
-        s, p, args, warp, lane, [&](struct tern_sums &sums, const struct tern_tile(&tiles)[K_TILES][ROW_TILES], int count) {
-            if (K_TILES == 1 || count == K_TILES)
+        s, p, args, warp, lane, [&](struct tern_sums &sums, struct tern_tile(&tiles)[K_TILES][ROW_TILES], int count) {
+            if (count == K_TILES || (K_TILES == 1 && !TOGETHER))
                 tern_tiles_multiply<K_TILES>(sums, tiles, x, two_24);
-            else
+            else {
+                if (TOGETHER)
+                    tern_scales_drop(tiles, count);
                 tern_tiles_multiply<K_TILES == 1 ? 1 : K_TILES - 1>(sums, tiles, x, two_24); // or fewer: scales of 0
+            }
             if (x.any_down)
                 tern_held_unify(sums.at, x);
         });
@@ -140,7 +156,7 @@ __device__ __forceinline__ void tern_consume(const struct tern_part &s, const st
 
 // Where x takes most of a thread's registers and warpgroups come out even, the other warps are filled up to a warpgroup and leave it
 // theirs. The equal share is what the launch gives.
-constexpr bool MOVED = WARPS_K % 4 == 0 && WARPS_K < 24 && ADDERS < 4 && K_TILES * FRAGMENTS > 2;
+constexpr bool MOVED = WARPS_K % 4 == 0 && WARPS_K < 24 && ADDERS > 0 && ADDERS<4 && K_TILES * FRAGMENTS> 2;
 constexpr int LAUNCHED = MOVED ? 32 * (WARPS_K + 4) : THREADS;
 constexpr int EQUAL_SHARE = 65536 / LAUNCHED / 8 * 8, OTHERS_SHARE = MOVED ? 32 : 24;
 constexpr int SHARE = MOVED ? (EQUAL_SHARE * (WARPS_K + 4) - 4 * OTHERS_SHARE) / WARPS_K / 8 * 8 : 240;
@@ -159,19 +175,27 @@ extern "C" __global__ void __launch_bounds__(LAUNCHED, 1) tern_mma_resident(cons
         else
             tern_registers_lower<OTHERS_SHARE>();
     }
+    const auto store = [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
+        tern_y_store(args, n, f, sum, bias, lane);
+    };
     if (warp < WARPS_K)
         tern_consume(s, tern_places_make(tern_shared_kept(dynamic)), args, warp, lane);
-    else if (warp == WARPS_K)
-        tern_produce(s, tern_places_make(dynamic), args, lane); // not the kept pointer, which is not known to be uniform
-    else if (!MOVED || warp < WARPS_K + 1 + ADDERS) {
+    else if (warp == WARPS_K) {
+        const struct tern_places p = tern_places_make(dynamic); // not the kept pointer, which is not known to be uniform
+        if constexpr (ADDERS == 0)
+            tern_add_and_copy<SLOT_ROW, UNIT_ROW, UNIT_BYTES>(s, p, tern_places_make(tern_shared_kept(dynamic)), args, lane,
+                                                              store);
+        else {
+            struct tern_supply w = tern_supply_make(s, p, args, lane);
+            tern_produce(w, s, p, s.row_blocks, lane);
+        }
+    } else if (!MOVED || warp < WARPS_K + 1 + ADDERS) {
         if (SMALL && FRAGMENTS == 1 && !WEIGHTS_FIRST && warp == WARPS_K + 1)
             tern_first_prefetch(s, args, lane);
         tern_dependency_wait(); // ahead of y
-        tern_add_up<SLOT_ROW, UNIT_ROW, UNIT_BYTES>(s, tern_places_make(tern_shared_kept(dynamic)), args, warp - WARPS_K - 1,
-                                                    lane,
-                                                    [&](int n, int f, const float(&sum)[UNIT_FLOATS], const float2 &bias) {
-                                                        tern_y_store(args, n, f, sum, bias, lane);
-                                                    });
+        if constexpr (ADDERS > 0)
+            tern_add_up<SLOT_ROW, UNIT_ROW, UNIT_BYTES>(s, tern_places_make(tern_shared_kept(dynamic)), args,
+                                                        warp - WARPS_K - 1, lane, store);
     } else if (CLUSTER_K > 1)
         tern_cluster_wait();
 }

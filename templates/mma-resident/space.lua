@@ -1,6 +1,6 @@
 -- mma-resident: parameter space of the decode kernel that keeps x in registers (kernel.cu says what the parameters do).
 
-local default = { FRAGMENTS = 2, CLUSTER_K = 1, WARPS_K = 14, K_TILES = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2 }
+local default = { FRAGMENTS = 2, CLUSTER_K = 1, WARPS_K = 14, K_TILES = 2, TOGETHER = 0, ADDERS = 1, ROW_TILES = 1, STAGES = 2 }
 
 local function is_default(p)
     for name, value in pairs(default) do
@@ -27,7 +27,7 @@ end
 
 -- Whether the other warps leave registers to the multiplying ones (kernel.cu, MOVED).
 local function moved(p)
-    return p.WARPS_K % 4 == 0 and p.WARPS_K < 24 and p.ADDERS < 4 and p.K_TILES * p.FRAGMENTS > 2
+    return p.WARPS_K % 4 == 0 and p.WARPS_K < 24 and p.ADDERS > 0 and p.ADDERS < 4 and p.K_TILES * p.FRAGMENTS > 2
 end
 
 -- Registers a multiplying thread has.
@@ -75,6 +75,7 @@ local function walk_rule(p, problem, gpu, tiles)
     local few = rows * p.ROW_TILES <= (p.FRAGMENTS > 1 and 20 or 12)
     if p.CLUSTER_K > 1 and not few and 2 * tiles <= most_tiles(p, problem) then return "half the cluster holds x" end
     if p.CLUSTER_K == 1 and p.FRAGMENTS > 1 and rows <= 4 then return "few rows of W for the x of two fragments" end
+    if p.TOGETHER == 1 and p.ADDERS > 0 and problem.k <= 4096 then return "nothing gained with a short K" end
     if p.ADDERS > 2 * p.FRAGMENTS * p.ROW_TILES then return "more adders than there is to add up" end
     if p.ADDERS == 3 and p.WARPS_K % 4 > 0 then return "three adders and no whole warpgroup" end
     if p.ADDERS == 1 and fits_adders(p, problem, 2) then return "one adder where two fit" end
@@ -88,6 +89,9 @@ end
 local function valid(p, problem, gpu)
     if problem.m > 8 * p.FRAGMENTS then return false, "more rows of x than fragments" end
     if problem.m <= 8 * (p.FRAGMENTS - 1) and not is_default(p) then return false, "a fragment without rows of x" end
+    if p.ADDERS == 0 and (p.CLUSTER_K > 1 or p.FRAGMENTS == 1) then return false, "too much for the copying warp" end
+    if p.ADDERS == 0 and p.TOGETHER == 0 then return false, "stages are the copying warp's" end
+    if p.TOGETHER == 1 and p.STAGES < 3 then return false, "too few stages to wait for sums" end
     local k_tiles = ceil_div(problem.k, 128)
     if p.CLUSTER_K > k_tiles then return false, "fewer K tiles than blocks of a cluster" end
     local tiles, held = ceil_div(k_tiles, p.CLUSTER_K), p.WARPS_K * p.K_TILES -- of a block
@@ -99,7 +103,7 @@ local function valid(p, problem, gpu)
     if problem.k > 2048 and p.K_TILES > 1 and p.WARPS_K < 12 then return false, "few warps of several tiles" end
     if not fits(p, problem) then return false, "too many registers" end
     if p.ADDERS > 3 * p.FRAGMENTS * p.ROW_TILES then return false, "an adder two laps ahead" end
-    if problem.n <= 64 then return true end -- small shapes check what large ones use
+    if problem.n <= 136 then return true end -- small shapes check what large ones use
     local reason = walk_rule(p, problem, gpu, tiles)
     return reason == nil, reason
 end
@@ -126,8 +130,10 @@ return {
           doc = "warps that split the block's K" },
         { name = "K_TILES", values = tile_values, default = default.K_TILES,
           doc = "K tiles of 128 whose x a warp keeps in registers" },
-        { name = "ADDERS", values = { 1, 2, 3, 4 }, default = default.ADDERS,
-          doc = "warps that add up the sums of the others" },
+        { name = "TOGETHER", values = { 0, 1 }, default = default.TOGETHER,
+          doc = "1: stages are given back with their sums" },
+        { name = "ADDERS", values = { 0, 1, 2, 3, 4 }, default = default.ADDERS,
+          doc = "warps that add up the sums of the others; 0: the copying warp does" },
         { name = "ROW_TILES", values = { 1, 2 }, default = default.ROW_TILES,
           doc = "tiles of 16 rows that a warp multiplies side by side: a row block" },
         { name = "STAGES", values = { 2, 3 }, default = default.STAGES,
@@ -140,7 +146,7 @@ return {
         -- 0, no launch, where the warps do not hold all of x, or a block none of it: an exported table asks for sizes that valid() never saw
         grid = { "min(ceil_div(N,16*ROW_TILES),max((CLUSTER_K>2?SMS*10/11:SMS)/CLUSTER_K,1))*CLUSTER_K"
             .. "*(M<=8*FRAGMENTS)*(CLUSTER_K<=ceil_div(K,128))*(ceil_div(K,128*CLUSTER_K)<=WARPS_K*K_TILES)" },
-        block = "32*(WARPS_K+((WARPS_K%4==0)*(WARPS_K<24)*(ADDERS<4)*(K_TILES*FRAGMENTS>2)?4:1+ADDERS))", -- moved()
+        block = "32*(WARPS_K+((WARPS_K%4==0)*(WARPS_K<24)*(ADDERS>0)*(ADDERS<4)*(K_TILES*FRAGMENTS>2)?4:1+ADDERS))", -- moved()
         smem = "STAGES*ROW_TILES*WARPS_K*K_TILES*(256*BITS+48*(GROUP%128==0?1:GROUP%64==0?2:4))"
             .. "+(STAGES==2?4:STAGES)*(WARPS_K*ROW_TILES*FRAGMENTS*512+16)+16*STAGES"
             -- sums of the cluster's other blocks: tern/cluster_meet.cuh

@@ -39,8 +39,11 @@ static const char stream_preamble[] =
 static const char stream_bf16_preamble[] =
     SHARED_K "constexpr int RAW_CODES = 0, ROW_TILES = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
 static const char imma_preamble[] = SHARED_K "constexpr int M_TILE = 2, BULK = 0, TILES = 2, STAGES = 2;\n";
-#define RESIDENT "constexpr int FRAGMENTS = 1, WARPS_K = 2, ADDERS = 1, ROW_TILES = 1, STAGES = 2;\n"
+#define RESIDENT "constexpr int FRAGMENTS = 1, WARPS_K = 2, TOGETHER = 0, ADDERS = 1, ROW_TILES = 1, STAGES = 2;\n"
 static const char resident_preamble[] = RESIDENT "constexpr int CLUSTER_K = 1, K_TILES = 2;\n";
+static const char copier_preamble[] =
+    "constexpr int FRAGMENTS = 2, WARPS_K = 3, K_TILES = 1, TOGETHER = 1, ADDERS = 0, ROW_TILES = 1;\n"
+    "constexpr int STAGES = 3, CLUSTER_K = 1;\n";
 static const char pair_preamble[] = RESIDENT "constexpr int CLUSTER_K = 2, K_TILES = 1;\n";
 #define DIGITS "constexpr int FRAGMENTS = 1, WARPS_K = 1, ROW_TILES = 2, STAGES = 2;\n"
 static const char digits_preamble[] = DIGITS "constexpr int CLUSTER_K = 1, K_TILES = 3;\n";
@@ -92,6 +95,9 @@ static int open_digits_bf16(void **state) {
 }
 static int open_resident(void **state) {
     return open_template(state, "templates/mma-resident/kernel.cu", resident_preamble, TERN_F16, "tern_mma_resident", 1);
+}
+static int open_copier(void **state) {
+    return open_template(state, "templates/mma-resident/kernel.cu", copier_preamble, TERN_F16, "tern_mma_resident", 1);
 }
 static int open_pair(void **state) {
     return open_template(state, "templates/mma-resident/kernel.cu", pair_preamble, TERN_F16, "tern_mma_resident", 2);
@@ -353,6 +359,7 @@ int main(void) {
     failed += cmocka_run_group_tests_name("mma-stream", tests, open_stream, close_fixture);
     failed += cmocka_run_group_tests_name("mma-stream, bfloat16", bf16, open_stream_bf16, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident", tests, open_resident, close_fixture);
+    failed += cmocka_run_group_tests_name("mma-resident, the copying warp adds up", tests, open_copier, close_fixture);
     failed += cmocka_run_group_tests_name("mma-resident, K split over two blocks", tests, open_pair, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident", digits, open_digits, close_fixture);
     failed += cmocka_run_group_tests_name("imma-resident, bfloat16", digits_bf16, open_digits_bf16, close_fixture);

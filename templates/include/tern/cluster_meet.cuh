@@ -7,7 +7,7 @@
 // that may have ended. A warp deals with units q = adder, adder + ADDERS, ...; places come round after CLUSTER_K * DEPTH units, a
 // multiple of ADDERS, hence each barrier is waited for by one warp, phase by phase.
 //
-// In front of it: CLUSTER_K, ADDERS, UNIT_FLOATS.
+// In front of it: CLUSTER_K, ADDERS (0: nothing meets), UNIT_FLOATS.
 #ifndef TERN_CLUSTER_MEET_CUH
 #define TERN_CLUSTER_MEET_CUH
 
@@ -19,7 +19,7 @@ struct tern_meet {
     static constexpr int bytes = depth * unit; // places, [depth][others], for sums from others
     static constexpr int barriers = CLUSTER_K > 1 ? depth *(1 + CLUSTER_K)
                                                   : 0; // of the places: full; [owner] free, at a sender
-    static_assert(depth * CLUSTER_K % ADDERS == 0, "a barrier is waited for by one warp");
+    static_assert(ADDERS > 0 ? depth * CLUSTER_K % ADDERS == 0 : CLUSTER_K == 1, "a barrier is waited for by one warp");
     unsigned char *places, *full;
     int rank, q, count; // q: the warp's next unit; count: of the cluster
 };

@@ -4,12 +4,13 @@
 // The including kernel has in front of it the format's constants (stream.cuh) and the parameters WARPS_K, K_TILES, ROW_TILES,
 // STAGES, ADDERS, CLUSTER_K, WARPS = WARPS_K, BULK = 1, TILES = WARPS_K * K_TILES, and its constants
 // UNITS (of a row block: what is added up at a time), UNIT_FLOATS (of a lane in a unit: 2 or 4), SLOTS (row blocks whose sums wait
-// to be added up), WEIGHTS_FIRST (whether the whole ring is asked for ahead of x, and so ahead of all else), FIRST (row blocks that
+// to be added up), TOGETHER (whether a stage is given back by the warps that add up its sums, not by those that multiply it: these then
+// need not wait for slots either; SLOTS = STAGES), WEIGHTS_FIRST (whether the whole ring is asked for ahead of x, and so ahead of all else), FIRST (row blocks that
 // are asked for ahead of x; STAGES where that is so).
 //
 // Each of WARPS_K warps owns K_TILES tiles of 128 k, WARPS_K apart. One more warp streams W by bulk copies, all of the block's K of a
-// row block (ROW_TILES tiles of 16 rows) at a time. Sums of a row block go to a slot for each warp; ADDERS warps add them up, in
-// warp order, and hand the sums to the template. Barriers of copies (mbarrier) are all that ties the three kinds together.
+// row block (ROW_TILES tiles of 16 rows) at a time. Sums of a row block go to a slot for each warp; ADDERS warps, or, where that is 0, the
+// copying warp, add them up, in warp order, and hand the sums to the template. Barriers of copies (mbarrier) are all that ties the three kinds together.
 #ifndef TERN_RESIDENT_CUH
 #define TERN_RESIDENT_CUH
 
@@ -58,6 +59,8 @@ struct tern_places {
 // Barriers: of a stage full and empty, of a slot full and empty, those of tern_meet.
 constexpr int STAGE_EMPTY = STAGES * 8, SLOT_FULL = STAGES * 16, SLOT_EMPTY = SLOT_FULL + SLOTS * 8;
 constexpr int MEET = SLOT_EMPTY + SLOTS * 8;
+static_assert(TOGETHER ? SLOTS == STAGES : ADDERS > 0,
+              "a slot for each stage; the copying warp adds up where it waits for nobody");
 
 __device__ __forceinline__ struct tern_places tern_places_make(unsigned char *shared) {
     unsigned char *slots = shared + STAGES * STAGE_BYTES;
@@ -152,8 +155,8 @@ struct tern_supply {
 
 // Starts the copies of a row block and steps. All lanes walk, so that the compiler knows the walk to be uniform: copies take their
 // addresses from uniform registers.
-__device__ __forceinline__ void tern_supply_step(struct tern_supply &w, const struct tern_part &s, const struct tern_places &p,
-                                                 int lane) {
+__device__ __forceinline__ void tern_supply_step(struct tern_supply &w, const struct tern_part &s,
+                                                 const struct tern_places &p, int lane) {
     if (lane == 0)
         tern_run_start(w.run, p.ring + w.turn.at * STAGE_BYTES, p.barriers + w.turn.at * 8,
                        tern_smaller(ROW_TILES, w.present));
@@ -164,12 +167,12 @@ __device__ __forceinline__ void tern_supply_step(struct tern_supply &w, const st
     w.turn.step();
 }
 
-// The copying warp: prepares the barriers and keeps the ring full. WEIGHTS_FIRST: those of the slots once the ring is on its way.
-__device__ __forceinline__ void tern_produce(const struct tern_part &s, const struct tern_places &p,
-                                             const struct tern_args &args, int lane) {
-    constexpr int AT_ONCE = WEIGHTS_FIRST ? STAGES : 0;
-    struct tern_supply w = {
-        tern_run_make(s, args), {0, 0}, (int)(((unsigned)args.n + 15) / 16) - s.first * ROW_TILES};
+constexpr int AT_ONCE = WEIGHTS_FIRST ? STAGES : 0; // row blocks that are asked for before all barriers are prepared
+
+// The copying warp prepares the barriers. WEIGHTS_FIRST: those of the slots once the ring is on its way.
+__device__ __forceinline__ struct tern_supply tern_supply_make(const struct tern_part &s, const struct tern_places &p,
+                                                               const struct tern_args &args, int lane) {
+    struct tern_supply w = {tern_run_make(s, args), {0, 0}, (int)(((unsigned)args.n + 15) / 16) - s.first * ROW_TILES};
     if (lane == 0) {
         tern_barriers_init(p.barriers, STAGES, 1);
         if (AT_ONCE > 0)
@@ -191,15 +194,21 @@ __device__ __forceinline__ void tern_produce(const struct tern_part &s, const st
     tern_block_arrive(READY, THREADS);
     if (CLUSTER_K > 1)
         tern_cluster_arrive();
+    return w;
+}
+
+// The copying warp keeps the ring full, up to row block `items`; ADDERS = 0: that is the ring's length.
+__device__ __forceinline__ void tern_produce(struct tern_supply &w, const struct tern_part &s, const struct tern_places &p,
+                                             int items, int lane) {
 #pragma unroll 1
-    for (int item = AT_ONCE; w.present > 0; item++) {
+    for (int item = AT_ONCE; item < items && w.present > 0; item++) {
         if (item == FIRST)
             tern_x_await();
         if (item >= STAGES)
-            tern_barrier_wait(p.barriers + STAGE_EMPTY + w.turn.at * 8, w.turn.parity ^ 1);
+            tern_barrier_wait(p.barriers + (TOGETHER ? SLOT_EMPTY : STAGE_EMPTY) + w.turn.at * 8, w.turn.parity ^ 1);
         tern_supply_step(w, s, p, lane);
     }
-    if (s.first + FIRST * s.step >= s.row_blocks)
+    if (FIRST >= items || s.first + FIRST * s.step >= s.row_blocks)
         tern_x_await(); // not passed above
 }
 
@@ -320,9 +329,9 @@ __device__ __forceinline__ void tern_rows_walk(const struct tern_part &s, const 
     }
 }
 
-// The walk with all K tiles of a row block side by side: multiply(sums, tiles, count). SLOTS is STAGES or twice that: one count of laps
+// The walk with all K tiles of a row block side by side: multiply(sums, tiles, count), where TOGETHER tiles behind count may have any scales. SLOTS is STAGES or twice that: one count of laps
 // serves both. Stages are walked without counting. The wait for the slot stands ahead of the products, so that the compiler leaves
-// what frees the stage ahead of them as well. Slots lie side by side, [SLOTS][UNITS][WARPS_K][UNIT_BYTES]: in 2 bits the lane's words and
+// what frees the stage ahead of them as well. TOGETHER: neither is needed, a stage is filled again when its sums have been read. Slots lie side by side, [SLOTS][UNITS][WARPS_K][UNIT_BYTES]: in 2 bits the lane's words and
 // its sums are as far from the start of a stage and of the slots.
 template <class MULTIPLY>
 __device__ __forceinline__ void tern_rows_walk_at_once(const struct tern_part &s, const struct tern_places &p,
@@ -350,9 +359,11 @@ __device__ __forceinline__ void tern_rows_walk_at_once(const struct tern_part &s
             tern_barrier_wait(barriers, parity);
 #pragma unroll
             for (int j = 0; j < K_TILES; j++)
-                tern_tile_load(tiles[j], entries, stage + words, stage, j, j < count, lane);
-            tern_warp_arrive(barriers + STAGE_EMPTY, lane);                      // all have read
-            tern_barrier_wait(slot_barriers + SLOT_EMPTY + at * 8, slot_parity); // the first time round at once
+                tern_tile_load(tiles[j], entries, stage + words, stage, j, TOGETHER || j < count, lane);
+            if (!TOGETHER) {
+                tern_warp_arrive(barriers + STAGE_EMPTY, lane);                      // all have read
+                tern_barrier_wait(slot_barriers + SLOT_EMPTY + at * 8, slot_parity); // the first time round at once
+            }
             multiply(sums, tiles, count);
             tern_slot_put<UNIT_ROW>(slots + at * SLOT_ROW, sums);
             tern_warp_arrive(slot_barriers + SLOT_FULL + at * 8, lane); // all have written
@@ -392,6 +403,43 @@ __device__ __forceinline__ void tern_add_up(const struct tern_part &s, const str
                 store(n, unit % COLUMNS, sum, bias);
         }
         unit -= UNITS;
+        turn.step();
+    }
+}
+
+// The copying warp, ADDERS = 0: a stage whose sums it has read is free, so it fills that one again, and no barrier need say so. No clusters.
+// p: of copies, whose addresses the compiler has to know as uniform; kept: of sums.
+template <int SLOT_STEP, int UNIT_STEP, int WARP_STEP, class STORE>
+__device__ __forceinline__ void tern_add_and_copy(const struct tern_part &s, const struct tern_places &p,
+                                                  const struct tern_places &kept, const struct tern_args &args, int lane,
+                                                  STORE store) {
+    constexpr int COLUMNS = UNITS / ROW_TILES;
+    struct tern_supply w = tern_supply_make(s, p, args, lane);
+    tern_produce(w, s, p, STAGES, lane);
+    tern_dependency_wait(); // ahead of y
+    tern_turn<SLOTS> turn = {0, 0};
+#pragma unroll 1
+    for (int row = s.first; row < s.row_blocks; row += s.step) {
+        const unsigned char *from = kept.slots + turn.at * SLOT_STEP + lane * (UNIT_FLOATS * 4);
+        const int n = row * ROW_TILES * 16 + lane / 4;
+        float sums[UNITS][UNIT_FLOATS] = {};
+        float2 bias[ROW_TILES] = {};
+        if (args.bias) // uniform
+#pragma unroll
+            for (int r = 0; r < ROW_TILES; r++)
+                bias[r] = tern_bias_of_rows<BF16>(args, n + r * 16); // ahead of the wait
+        tern_barrier_wait(kept.barriers + SLOT_FULL + turn.at * 8, turn.parity);
+#pragma unroll
+        for (int unit = 0; unit < UNITS; unit++)
+#pragma unroll
+            for (int i = 0; i < WARPS_K; i++)
+                tern_shared_add_floats(sums[unit], from + unit * UNIT_STEP + i * WARP_STEP);
+        __syncwarp(); // all have read
+        if (w.present > 0)
+            tern_supply_step(w, s, p, lane);
+#pragma unroll
+        for (int unit = 0; unit < UNITS; unit++)
+            store(n + unit / COLUMNS * 16, unit % COLUMNS, sums[unit], bias[unit / COLUMNS]);
         turn.step();
     }
 }
