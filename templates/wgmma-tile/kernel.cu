@@ -14,7 +14,8 @@
  *   CHUNK           k-steps of 16 dequantised and committed together: 1, 2 or 4
  *   CLUSTER_K       blocks of a cluster that split K; their fp32 sums meet in shared memory
  *   PAIR            two blocks share an odd row block: 1: half of K each, at last; 2: the same beside the others, by one more
- *                   warpgroup; 3: by such a one half of the columns each; 0: whole row blocks
+ *                   warpgroup; 3: by such a one half of the columns each; 4: by it all blocks an eighth of the columns of those that are left
+ *                   over (tern/spread.cuh); 0: whole row blocks
  *   X_COPY          how x comes: 0 by cp.async of two warps, 1 by the copy engine, 2 so for two blocks of a cluster, half a slice by each
  *   STREAM_K        0: whole tiles; 1: cut along K, equally much for all blocks (tern/stream_k.cuh); 2: blocks without one in the last turn help
  *   GROUP_M         BLOCK_M tiles that neighbouring CTAs sweep together, so that x and W are shared in L2
@@ -22,78 +23,18 @@
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
  *   BITS, ZERO, HAS_ZEROS, GROUP    the format; GROUP 0 is one scale a row, applied in the epilogue
  * Tails: any M, N a multiple of 8, K a multiple of 32, short last group. Sums have a fixed order. Bound by tensor cores, or by power. */
-#include "tern/abi.h"
 #include "tern/cluster_sum.cuh"
 #include "tern/half_sum.cuh"
 #include "tern/part_sum.cuh"
-#include "tern/ring_weights.cuh"
-#include "tern/slice_ring.cuh"
 #include "tern/stream_sum.cuh"
-#include "tern/tile_plan.cuh"
-#include "tern/wgmma.cuh"
+#include "tern/tile_shape.cuh"
 #include "tern/wgmma_store.cuh"
 
-constexpr int ODD = PAIR >= 2; /* a warpgroup for the shared row block, behind the CONSUMERS; the producers are the last */
-constexpr int ODD_COLUMNS = PAIR == 3 ? (BLOCK_M / 2 + 15) / 16 * 16 : BLOCK_M; /* of it; both have those in the middle */
-constexpr int WARPGROUPS = CONSUMERS + ODD + 1, THREADS = TERN_WARPGROUP * WARPGROUPS;
-constexpr int SHARERS = X_COPY == 2 ? 2 : 1;  /* blocks that share x, side by side along N */
-constexpr int WARPS_N = CONSUMERS / K_PARTS;  /* warpgroups side by side along N */
-constexpr int BLOCKS = WARPS_N * ROW_BLOCKS;  /* 64-row blocks of W that a tile has at most, */
-constexpr int CTA_TILES = 4 * (BLOCKS + ODD); /* in 16-row tiles, those of the shared row block last */
-constexpr int CHUNKS = TERN_TILE_STEPS / CHUNK, SUMS = (BLOCK_M + 15) / 16 * 8; /* of a row block, as the stores take them */
-constexpr int WIDEST = ODD ? 192 : 256; /* columns of a product, of whose registers a thread has enough at launch */
-/* Sets of A registers: with four a chunk is dequantised without a look at products, with two it waits for those whose set it takes. */
-constexpr int SETS = CHUNKS % 4 == 0 && !ODD && ROW_BLOCKS * BLOCK_M <= (CONSUMERS < 3 ? 256 : 128) ? 4 : 2;
-typedef struct tern_groups<GROUP> groups;
-constexpr bool GROUPED = GROUP > 0, SCALE_SUMS = GROUPED && !SCALE_WEIGHTS;
-constexpr bool LOAD_AHEAD = !SCALE_SUMS; /* a slice's codes and scales a chunk early, unless the last scale is needed */
+/* The tensor map leaves ahead of the block's first barrier; with PAIR 3 not, where ptxas then puts the upper half of a descriptor together for
+ * each product of the third warpgroup, 8 instructions a slice. */
+constexpr bool MAP_AHEAD = PAIR != 3;
 
-typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4 * BLOCKS> copies;
-typedef struct tern_weight_copies<BITS, groups, GROUPED, HAS_ZEROS, 4> odd_copies; /* of the shared row block */
-typedef struct tern_weight_reader<BITS, groups, GROUPED, HAS_ZEROS, 4 * WARPS_N> reader;
-
-/* Of tiles that are wide and shared x comes in halves of slices, through a ring of its own: whole ones leave 4 bits no room. */
-constexpr int HALVES = PAIR == 3 && X_COPY && BLOCK_M > 192 ? 2 * STAGES - 1 : 0, HALF_RING = HALVES ? HALVES : 1;
-
-/* Shared memory: [x ring][codes][scales and zeros][output slots][barriers][tensor map]; bytes of one ring entry. */
-constexpr int X_BYTES = 2 * BLOCK_M * TERN_TILE_K; /* two halves of 64 k, rows of 128 bytes, swizzled */
-constexpr int CODE_BYTES = CTA_TILES * copies::tile_bytes, SIDE_BYTES = CTA_TILES * copies::side_bytes;
-constexpr int CODES_AT = HALVES ? HALVES * (X_BYTES / 2) : STAGES * X_BYTES, SIDES_AT = CODES_AT + STAGES * CODE_BYTES;
-constexpr int OUTPUT_AT = SIDES_AT + STAGES * SIDE_BYTES;
-/* Rows of x that leave at once are fewer where the ring needs the room; with its largest sides, as space.lua reckons too. */
-constexpr int RING_BYTES = CODES_AT + STAGES * (CODE_BYTES + CTA_TILES * 48 * groups::in_tile + TERN_SLICE_BARRIERS);
-constexpr int STORE_UNITS = RING_BYTES + (CONSUMERS + ODD) * 4 * TERN_STORE_SLOT + 360 > 232448 ? 2 : 4;
-constexpr int OUTPUT_BYTES = 4 * TERN_STORE_SLOT_OF(STORE_UNITS); /* of a warpgroup */
-constexpr int BARRIERS_AT = OUTPUT_AT + (CONSUMERS + ODD) * OUTPUT_BYTES;
-constexpr int HALVES_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS;  /* barriers of halves of x, */
-constexpr int SENT_AT = HALVES_AT + HALVES * TERN_HALF_SLICE_BARRIERS; /* and of sums that another block sends */
-constexpr int MAP_AT = (SENT_AT + TERN_HALF_BARRIERS + TERN_TENSOR_MAP - 1) / TERN_TENSOR_MAP * TERN_TENSOR_MAP;
-
-constexpr long long SLOT_BYTES =
-    4LL * 64 * BLOCKS * BLOCK_M; /* workspace: a map a block; with STREAM_K counters, two slots a block */
-
-constexpr int ENTRY_REGISTERS = 65536 / THREADS / 8 * 8; /* a thread, at launch; consumers take what producers give */
-constexpr bool TIGHT = PAIR == 2 && ROW_BLOCKS == 2 && BLOCK_M > 112; /* consumers want all that others can do without */
-constexpr int PRODUCER_REGISTERS = !ODD ? 56 : TIGHT ? 24 : 32;
-constexpr int HALF_K_REGISTERS = ROW_BLOCKS == 1 ? 160 : 112 - 8 * TIGHT,
-              HALF_M_REGISTERS = ODD_COLUMNS > 80 ? ODD_COLUMNS / 2 + 56 : 80;
-constexpr int ODD_REGISTERS = PAIR == 3 ? HALF_M_REGISTERS : PAIR == 2 ? HALF_K_REGISTERS : 0;
-constexpr int OFFERED_REGISTERS = (ENTRY_REGISTERS * WARPGROUPS - PRODUCER_REGISTERS - ODD_REGISTERS) / CONSUMERS / 8 * 8;
-constexpr int CONSUMER_REGISTERS = OFFERED_REGISTERS < 240 ? OFFERED_REGISTERS : 240;
-static_assert(CONSUMER_REGISTERS * CONSUMERS + ODD_REGISTERS + PRODUCER_REGISTERS <= ENTRY_REGISTERS * WARPGROUPS,
-              "registers taken by setmaxnreg must have been given, or the kernel hangs");
-static_assert(MAP_AT + (X_COPY > 0) * TERN_TENSOR_MAP <= 232448, "what a block may have");
-static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
-static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0, "a stage is for one turn: a barrier knows but a parity");
-static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
-static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
-static_assert(BLOCK_M % (PAIR == 3 ? 8 : 16 * CLUSTER_K) == 0 && CTA_TILES <= 32,
-              "blocks of a cluster own equally many 16 rows of x; a lane copies a tile of codes");
-static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && !PAIR)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)) &&
-                  (SHARERS == 1 || (CLUSTER_K * K_PARTS == 1 && !STREAM_K && !PAIR)),
-              "one way to divide K at a time, and none where x is shared");
-constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
-static_assert(PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256 <= OUTPUT_AT, "sums fit in the ring");
+constexpr int RING_FREE = 1; /* a named barrier; those of warpgroups that store are 2 and up */
 
 typedef struct tern_plan<BLOCKS, BLOCK_M, GROUP_M, CLUSTER_K, STREAM_K, PAIR, SHARERS, 2> plan;
 
@@ -124,13 +65,21 @@ __device__ __forceinline__ void produce_weights(const tern_args &args, const ter
     }
 }
 
-__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, const unsigned char *map) {
+__device__ __forceinline__ void send_map(const tern_args &args, unsigned char *shared, unsigned char *map) {
+    tern_tensor_map_send<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, (int)threadIdx.x % 32);
+}
+
+__device__ __forceinline__ void produce(const tern_args &args, unsigned char *shared, unsigned char *map) {
     const int thread = (int)threadIdx.x % TERN_WARPGROUP, lane = thread % 32;
     const int warp = (int)tern_uniform((unsigned)thread / 32);
     tern_ring fill = {0, 1};
+    if (X_COPY > 0 && !MAP_AHEAD && warp == 1) {
+        send_map(args, shared, map);
+        tern_tensor_map_acquire(map);
+    }
     tern_place at;
     plan tiles(args, at);
-    if (X_COPY > 0 && warp == 1) /* behind the plan, which takes as long as the map's way */
+    if (X_COPY > 0 && MAP_AHEAD && warp == 1) /* behind the plan, which takes as long as the map's way */
         tern_tensor_map_acquire(map);
     if (PAIR == 2 || SHARERS > 1)
         tern_cluster_wait();
@@ -157,7 +106,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
             tern_cluster_sync();
         }
         if (K_PARTS > 1 || (CLUSTER_K > 1 && !at.alone)) { /* and the one behind the sums */
-            tern_block_sync(1, THREADS);
+            tern_block_sync(RING_FREE, THREADS);
             tern_fence_async(); /* the copy engine follows where ordinary stores were */
         }
     }
@@ -359,8 +308,8 @@ __device__ __forceinline__ unsigned join_parts(const tern_args &args, const tern
     return tern_stream_join<CLUSTER_K>(join, state.sum, active, at.alone ? (1u << CLUSTER_K) - 1 : 1u << share_of(at));
 }
 
-/* Rounds and stores share `share` of COLUMNS rows of y. Warpgroups have barriers 2 and up. */
-template <int COLUMNS = BLOCK_M>
+/* Rounds and stores share `share`, of SHARES, of COLUMNS rows of y. Warpgroups have barriers 2 and up. */
+template <int COLUMNS = BLOCK_M, int SHARES = CLUSTER_K>
 __device__ __forceinline__ void store_sums(const tern_args &args, const tern_place &at, consumer &state,
                                            unsigned char *shared, int active, int share) {
     unsigned char *slots = shared + OUTPUT_AT + state.warpgroup * OUTPUT_BYTES;
@@ -371,7 +320,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
             break;
         const int tile = at.row_tile + own_tile(state, b);
         const float2 scale = GROUPED ? float2{1.0f, 1.0f} : tern_row_scales(args, tile, at.row_tiles, state.lane);
-        tern_store_sums<CLUSTER_K, STORE_UNITS, COLUMNS>(
+        tern_store_sums<SHARES, STORE_UNITS, COLUMNS>(
             args, to, tile, scale, *reinterpret_cast<const float(*)[(COLUMNS + 15) / 16 * 8]>(&state.sum[b]));
     }
 }
@@ -389,7 +338,7 @@ __device__ __forceinline__ void add_up(const tern_place &at, consumer &state, un
         state.sums_parity ^= 1;
     }
     if (K_PARTS > 1 || (CLUSTER_K > 1 && !at.alone))
-        tern_block_sync(1, THREADS); /* the ring is the producers' again */
+        tern_block_sync(RING_FREE, THREADS); /* the ring is the producers' again */
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, unsigned char *shared, int warpgroup) {
@@ -427,8 +376,23 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     }
 }
 
+/* CLUSTER_K 2: adds what the warpgroup of ODD and that of the other block have of their row block; true where the sums of both are then.
+ * `any`: there is such a row block beside this place. As in add_up, all have used their slices first, and want the ring no more at last. */
+__device__ __forceinline__ bool add_odd(const tern_place &at, consumer &state, unsigned char *shared, bool any) {
+    unsigned char *barrier = shared + SENT_AT + 8; /* add_up has the one before */
+    tern_cluster_pass();
+    if (any && at.rank == 0) {
+        tern_sums_give<ODD_COLUMNS / 2>(state.sum[0], shared + ODD_SUMS_AT, barrier, 1);
+    } else if (any) {
+        tern_sums_take<ODD_COLUMNS / 2>(state.sum[0], shared + ODD_SUMS_AT, barrier, state.sums_parity);
+        state.sums_parity ^= 1;
+    }
+    tern_block_arrive(RING_FREE, THREADS);
+    return any && at.rank == 1;
+}
+
 /* The shared row block of ODD, which lies beside the last place. PAIR 2: block 0 sends its sums of the first half of K to block 1, which
- * adds and stores. PAIR 3: each stores its columns, those of both twice the same. */
+ * adds and stores. PAIR 3: each stores its columns, those of both twice the same. PAIR 4: beside any place. */
 __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char *shared) {
     consumer state = start_consumer(CONSUMERS);
     tern_ring use = {0, 0};
@@ -436,28 +400,36 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
     plan tiles(args, at);
     if (PAIR == 2)
         tern_cluster_wait();
-    while (tiles.next(at) && !at.half)
-        skip_slices(state, shared, use, 0, at.k_end);
-    if (!at.half)
-        return;
-    tern_place odd = tern_odd_place<PAIR>(at);
-    odd.row_tile -= 4 * BLOCKS; /* of the tile that own_tile counts from */
-    state.column = PAIR == 3 ? at.rank * (BLOCK_M - ODD_COLUMNS) : 0;
-    odd.x_row += state.column;
-    start_sums(args, odd, state);
-    skip_slices(state, shared, use, 0, odd.k_begin);
-    if (odd.k_begin < odd.k_end)
-        multiply_tile<1, ODD_COLUMNS>(odd, state, shared, use);
-    tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
-    if (PAIR == 2 && at.rank == 0) {
-        skip_slices(state, shared, use, odd.k_end, at.k_end - STAGES); /* for the last ones nobody waits */
-        tern_half_send(state.sum[0], shared, X_BYTES, shared + SENT_AT);
-        return;
+    while (tiles.next(at)) {
+        if (!at.half) {
+            skip_slices(state, shared, use, at.k_begin, at.k_end);
+            if (CLUSTER_K > 1)
+                add_odd(at, state, shared, false);
+            continue;
+        }
+        tern_place odd = tern_odd_place<PAIR>(at);
+        odd.row_tile -= 4 * BLOCKS; /* of the tile that own_tile counts from */
+        state.column = PAIR == 4 ? at.odd_part * ODD_COLUMNS : PAIR == 3 ? at.rank * (BLOCK_M - ODD_COLUMNS) : 0;
+        odd.x_row += state.column;
+        start_sums(args, odd, state);
+        skip_slices(state, shared, use, at.k_begin, odd.k_begin);
+        if (odd.k_begin < odd.k_end)
+            multiply_tile<1, ODD_COLUMNS>(odd, state, shared, use);
+        tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
+        if (PAIR == 2 && at.rank == 0) {
+            skip_slices(state, shared, use, odd.k_end, at.k_end - STAGES); /* for the last ones nobody waits */
+            tern_half_send(state.sum[0], shared, X_BYTES, shared + SENT_AT);
+            return;
+        }
+        if (PAIR == 2)
+            tern_half_receive(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
+        if (CLUSTER_K > 1 && !add_odd(at, state, shared, true))
+            continue;
+        tern_hide(state.lane); /* or addresses of stores take registers all through the loop */
+        store_sums<ODD_COLUMNS, 1>(args, odd, state, shared, 1, 0);
+        if (PAIR < 4)
+            return;
     }
-    if (PAIR == 2)
-        tern_half_receive(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
-    tern_hide(state.lane); /* or addresses of stores take registers all through the loop */
-    store_sums<ODD_COLUMNS>(args, odd, state, shared, 1, 0);
 }
 
 /* One thread of each warp, its barriers: those of lanes of one warp are set up one after the other, while all wait. */
@@ -469,8 +441,8 @@ __device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
         tern_half_slice_init(shared + HALVES_AT, warp, READERS);
     if (PAIR == 2 && warp == STAGES)
         tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
-    if (CLUSTER_K > 1 && warp == STAGES)
-        tern_barrier_init(shared + SENT_AT, 1);
+    if (CLUSTER_K > 1 && (warp == STAGES || (PAIR == 4 && warp == STAGES + 1)))
+        tern_barrier_init(shared + SENT_AT + 8 * (warp - STAGES), 1);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const struct tern_args args) {
@@ -478,8 +450,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     const int warp = (int)tern_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
-    if (X_COPY > 0 && warp == 4 * (CONSUMERS + ODD) + 1)
-        tern_tensor_map_send<2>(map, shared + MAP_AT, {args.x, args.k, args.m, 64, BLOCK_M}, (int)threadIdx.x % 32);
+    if (X_COPY > 0 && MAP_AHEAD && warp == 4 * (CONSUMERS + ODD) + 1)
+        send_map(args, shared, map);
     if (threadIdx.x % 32 == 0)
         init_barriers(shared, warp);
     __syncthreads();

@@ -38,6 +38,8 @@ local function other_registers(p)
     local columns = (p.BLOCK_M // 2 + 15) // 16 * 16
     if p.PAIR < 2 then
         return 56
+    elseif p.PAIR == 4 then
+        return 56 + 80
     elseif p.PAIR == 3 then
         return 32 + (columns <= 80 and 80 or columns // 2 + 56)
     end
@@ -57,7 +59,7 @@ local function register_rule(p, problem)
         sums = 2 * sums
     end
     local zeros = problem.sym and 0 or 4
-    local sets = (odd or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
+    local sets = (odd and p.PAIR < 4 or p.ROW_BLOCKS * p.BLOCK_M > (p.CONSUMERS < 3 and 256 or 128)) and 2 or 4 -- of A fragments, as in kernel.cu
     local words = problem.bits == 3 and 8 or 0 -- of three bits none can wait to be loaded
     local needed = sums + p.ROW_BLOCKS * (4 * sets * p.CHUNK + 2 * problem.bits + 2 + zeros) + words + (odd and 26 or 40) + (p.STREAM_K > 0 and 16 or 0)
     if needed > budget then
@@ -133,14 +135,16 @@ end
 -- Row blocks of 64 times tiles of x (of two blocks that share x, those of one), the clusters that are resident, and the row blocks that
 -- each takes at a time.
 local row_blocks = "ceil_div(M,BLOCK_M)*ceil_div(N,64*(1+X_COPY/2))"
-local clusters = "max(SMS/(CLUSTER_K+(PAIR>0)+X_COPY/2)*(8-(CLUSTER_K>3))/8,1)"
+local cluster = "(CLUSTER_K+(PAIR%4>0)+X_COPY/2)" -- blocks that work together
+local clusters = "SMS/" .. cluster .. "*(8-(CLUSTER_K>3))/8"
 local held = "(CONSUMERS/K_PARTS*ROW_BLOCKS)"
 
 -- Elements of y that the busiest block computes. Warpgroups without a row block leave the tensor cores to the others, but not the
 -- time that dequantising takes: what is free in the last turn counts a quarter.
-local share = "ceil_div(" .. row_blocks .. "," .. clusters .. ")"
-local busiest_block = "STREAM_K>0?64*BLOCK_M*" .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held
-    .. "*ceil_div(" .. share .. "," .. held .. "))/(CLUSTER_K+(PAIR>0))"
+local share = "ceil_div(" .. row_blocks .. ",max(" .. clusters .. ",1))"
+-- PAIR 4: a part of a row block left over takes as long as 64 columns, for its weights must be dequantised.
+local busiest_block = "PAIR==4?64*(BLOCK_M+64)/CLUSTER_K:STREAM_K>0?64*BLOCK_M*" .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held
+    .. "*ceil_div(" .. share .. "," .. held .. "))/" .. cluster
 
 -- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
 -- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
@@ -162,13 +166,41 @@ local function busiest(p, problem, gpu, block_m)
     return share * math.max(block_m, 144)
 end
 
+-- Row blocks that are left over, of which all blocks have a part beside one of their own.
+local function spread_rule(p, problem, gpu)
+    if p.CONSUMERS * p.ROW_BLOCKS > 1 or p.BLOCK_M % 128 ~= 0 then
+        return "a block has one row block and an eighth of the columns of another"
+    end
+    if p.CLUSTER_K > 2 then
+        return "sums of the other row block are two blocks'"
+    end
+    if p.SCALE_WEIGHTS == 0 and problem.groups > 1 then
+        return "registers for one set of sums"
+    end
+    if is_small(problem) then
+        return nil
+    end
+    if p.X_COPY == 0 then
+        return "warps that copy x are in the way of two warpgroups with different row blocks"
+    end
+    local row_blocks, tiles_m = (problem.n + 63) // 64, (problem.m + p.BLOCK_M - 1) // p.BLOCK_M
+    local workers = gpu.sms // p.CLUSTER_K
+    local count = workers // math.min(tiles_m, workers)
+    if row_blocks <= count or row_blocks > count + count // 8 then
+        return "not one row block for all, or too many left over"
+    end
+end
+
 -- Two blocks that divide an odd row block between them: where that leaves the busiest less to do.
 local function pair_rule(p, problem, gpu)
     if p.PAIR == 0 then
         return nil
     end
-    if p.CLUSTER_K > 1 or p.STREAM_K > 0 or p.K_PARTS > 1 or gpu.sms < 2 then
+    if p.STREAM_K > 0 or p.K_PARTS > 1 or p.PAIR < 4 and p.CLUSTER_K > 1 or gpu.sms < 2 then
         return "one way to divide K at a time"
+    end
+    if p.PAIR == 4 then
+        return spread_rule(p, problem, gpu)
     end
     if p.PAIR > 1 and (p.CONSUMERS ~= 2 or p.SCALE_WEIGHTS == 0 and problem.groups > 1) then
         return "PAIR 2 and 3 have registers for two warpgroups, one more and one set of sums"
@@ -247,6 +279,9 @@ local function shape_rule(p, problem, gpu)
     if p.BLOCK_M == 136 and (p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
         return "BLOCK_M 136 is for what is a little more than 128"
     end
+    if p.CONSUMERS == 1 and p.PAIR ~= 4 then
+        return "one warpgroup alone is for blocks that share row blocks left over"
+    end
     if p.BLOCK_M >= 2 * problem.m then
         return "BLOCK_M is twice M or more"
     end
@@ -321,14 +356,14 @@ return {
     exact_weights = true,
     params = {
         { name = "BLOCK_M", values = { 64, 96, 112, 128, 136, 144, 160, 176, 192, 208, 224, 240, 256 }, default = default.BLOCK_M, doc = "rows of x a CTA owns: columns of the wgmma" },
-        { name = "CONSUMERS", values = { 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
+        { name = "CONSUMERS", values = { 1, 2, 3 }, default = default.CONSUMERS, doc = "warpgroups that multiply; one more produces" },
         { name = "K_PARTS", values = { 1, 2 }, default = default.K_PARTS, doc = "of them that share rows and take slices of K in turn" },
         { name = "ROW_BLOCKS", values = { 1, 2 }, default = default.ROW_BLOCKS, doc = "64-row blocks of W of each of them" },
         { name = "STAGES", values = { 3, 4, 5, 6 }, default = default.STAGES, doc = "slices of 128 k in the ring" },
         { name = "CHUNK", values = { 1, 2 }, default = default.CHUNK, doc = "k-steps of 16 dequantised and committed together" },
         { name = "GROUP_M", values = { 8 }, default = default.GROUP_M, doc = "BLOCK_M tiles swept together at most, for reuse in L2" },
         { name = "CLUSTER_K", values = { 1, 2, 4, 8 }, default = 1, doc = "blocks of a cluster that split K" },
-        { name = "PAIR", values = { 0, 1, 2, 3 }, default = 0, doc = "two blocks share an odd row block, half of K each, 1: at last, 2: beside the others, 3: half of the columns each" },
+        { name = "PAIR", values = { 0, 1, 2, 3, 4 }, default = 0, doc = "two blocks share a row block, half of K each, 1: at last, 2: beside the others, 3: half of the columns each; 4: all share what is left over, by columns" },
         { name = "X_COPY", values = { 0, 1, 2 }, default = 0, doc = "x by 0: cp.async, 1: the copy engine, 2: it, half of a slice for both by each of two blocks of a cluster" },
         { name = "STREAM_K", values = { 0, 1, 2 }, default = 0, doc = "1: tiles are cut along K so that all blocks have equally much to do, 2: blocks without a tile in the last turn take a part of the others' K" },
         { name = "SCALE_WEIGHTS", values = { 0, 1 }, default = 0, doc = "1: group scale on the weights; 0: on fp32 sums of each group" },
@@ -339,7 +374,7 @@ return {
     -- STREAM_K: each block has a k tile at least. Workspace: a tensor map a block, counters and two slots of sums.
     launch = {
         grid = { "min(ceil_div(M,BLOCK_M)*(STREAM_K?ceil_div(N,64*CONSUMERS*ROW_BLOCKS)*ceil_div(K,128):ceil_div(N,64)),"
-            .. "SMS/(CLUSTER_K+(PAIR>0)+X_COPY/2)*(8-(CLUSTER_K>3))/8)*(CLUSTER_K+(PAIR>0)+X_COPY/2)" },
+            .. clusters .. ")*" .. cluster },
         block = "128*(CONSUMERS+1+(PAIR>1))",
         smem = smem,
         cluster = "CLUSTER_K+(PAIR>0)*(PAIR<3)+X_COPY/2",

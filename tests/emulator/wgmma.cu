@@ -227,6 +227,32 @@ extern "C" __global__ void wgmma_pairs_columns(struct tern_args args) {
     visit_pairs<3>(args);
 }
 
+// Every CLUSTER blocks are a worker of tern_plan with PAIR 4; n = 64 k rows of W, m rows of x in tiles of 128. y: how many eighths of the
+// columns of how many k tiles of each (tile of x, row block) were multiplied, then the places of each block.
+template <int CLUSTER> static void spread_row_blocks(struct tern_args args) {
+    unsigned *y = (unsigned *)args.y;
+    const int row_blocks = (int)args.k, tiles_m = (int)((args.m + 127) / 128);
+    args.n = 64 * args.k;
+    tern_place at;
+    tern_plan<1, 128, 8, CLUSTER, 0, 4> plan(args, at);
+    while (plan.next(at)) {
+        const tern_place odd = tern_odd_place<4>(at);
+        if (at.blocks > 1 || at.x_row / 128 >= tiles_m || at.row_tile / 4 >= row_blocks || odd.row_tile / 4 >= row_blocks ||
+            at.odd_part >= TERN_SPREAD_PARTS || (at.half && odd.k_begin != at.k_begin))
+            tern_emu_fault("spread: a place or a part outside the problem");
+        unsigned *tile = y + at.x_row / 128 * row_blocks;
+        tile[at.row_tile / 4] += (unsigned)(8 * at.blocks * (at.k_end - at.k_begin));
+        tile[odd.row_tile / 4] += (unsigned)(odd.k_end - odd.k_begin);
+        y[row_blocks * tiles_m + blockIdx.x]++;
+    }
+}
+extern "C" __global__ void wgmma_spread(struct tern_args args) {
+    spread_row_blocks<1>(args);
+}
+extern "C" __global__ void wgmma_spread_cluster(struct tern_args args) {
+    spread_row_blocks<2>(args);
+}
+
 // Every block is a worker of a stream-K division of m tiles with k k tiles each. y: how often each (tile, k tile) was visited;
 // then the contributors that each tile was said to have, and how many came.
 extern "C" __global__ void wgmma_stream_k(struct tern_args args) {

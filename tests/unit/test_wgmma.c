@@ -275,40 +275,6 @@ static void slices_are_dealt_in_turn(void **state) {
     }
 }
 
-/* Two blocks that share an odd row block, along K or by columns: all of each row block is multiplied once, and blocks have equally much of
- * it, to within half a row block and one k tile. */
-static void check_pairs(const char *entry) {
-    static const struct {
-        int row_blocks, tiles_m, workers;
-    } cases[] = {{592, 1, 132}, {593, 2, 132}, {9, 1, 2},   {8, 1, 2},   {3, 1, 2},
-                 {1, 1, 2},     {3, 3, 4},     {129, 4, 6}, {57, 4, 132}};
-    static uint32_t y[593 * 2 + 132];
-    struct tern_error err = {0};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int units = cases[i].row_blocks * cases[i].tiles_m, workers = cases[i].workers, pairs = workers / 2;
-        const int k_tiles = (cases[i].row_blocks + 127) / 128;
-        struct emulator_case c = {.entry = entry,
-                                  .blocks = workers,
-                                  .block = 1,
-                                  .y_bytes = sizeof y[0] * (size_t)(units + workers),
-                                  .m = 128 * cases[i].tiles_m - 31,
-                                  .k = cases[i].row_blocks};
-        if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
-            fail_msg("%s", err.text);
-        for (int u = 0; u < units; u++)
-            assert_int_equal(y[u], 2 * k_tiles);
-        for (int w = 0; w < workers; w++)
-            assert_in_range(y[units + w] + 1, (uintmax_t)(units / pairs * k_tiles),
-                            (uintmax_t)((units + pairs - 1) / pairs * k_tiles + 2));
-    }
-}
-
-static void pairs_visit_all_once(void **state) {
-    (void)state;
-    check_pairs("wgmma_pairs_k");
-    check_pairs("wgmma_pairs_columns");
-}
-
 /* Each k tile of each tile is visited once; all contributors of a tile name as many as come. */
 static void stream_k_visits_all_once(void **state) {
     (void)state;
@@ -499,7 +465,6 @@ int main(void) {
         cmocka_unit_test(sweep_visits_all_once),
         cmocka_unit_test(units_have_one_owner),
         cmocka_unit_test(slices_are_dealt_in_turn),
-        cmocka_unit_test(pairs_visit_all_once),
         cmocka_unit_test(stream_k_visits_all_once),
         cmocka_unit_test(aid_visits_all_once),
         cmocka_unit_test(shares_are_whole_and_even),

@@ -110,6 +110,24 @@ template <int COUNT> __device__ __forceinline__ void tern_half_take(float (&sum)
     }
 }
 
+// The first USED of the sums of each thread of a warpgroup go to `slots` of block `to`, USED * 512 bytes, without waiting; `barrier` there counts
+// them (one arrival). Behind a tern_cluster_pass of all, which sees to it that `slots` are free.
+template <int USED, int COUNT>
+__device__ __forceinline__ void tern_sums_give(const float (&sum)[COUNT], unsigned char *slots, void *barrier, int to) {
+#pragma unroll
+    for (int i = 0; i < USED / 4; i++)
+        tern_cluster_send(slots + 16 * (TERN_WARPGROUP * i + (int)threadIdx.x % TERN_WARPGROUP), barrier, to,
+                          {sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]});
+}
+// There: waits for them, and adds them to its own.
+template <int USED, int COUNT>
+__device__ __forceinline__ void tern_sums_take(float (&sum)[COUNT], const unsigned char *slots, void *barrier, int parity) {
+    if (threadIdx.x % TERN_WARPGROUP == 0)
+        tern_barrier_arrive_expect(barrier, 4 * TERN_WARPGROUP * USED);
+    tern_barrier_wait(barrier, parity);
+    tern_half_take(*reinterpret_cast<float(*)[USED]>(&sum), slots);
+}
+
 // Both at the end of two blocks that had half of K each, with `slots` free: block 1 gives its sums away, and block 0 has those of
 // all. `mine`: of the warpgroup that has them. All threads of both blocks call this, or tern_cluster_sync twice. True where the sums
 // are.

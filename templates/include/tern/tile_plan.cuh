@@ -5,51 +5,60 @@
 
 #include "tern/abi.h"
 #include "tern/dequant.cuh"
+#include "tern/spread.cuh"
 #include "tern/stream_k.cuh"
 #include "tern/sweep.cuh"
 
 // One output tile, or part of one: row blocks of 64 rows of W, a tile's rows of x.
 struct tern_place {
     int row_tile;             // first 16-row tile of W
-    int blocks;               // row blocks, from 1 on; PAIR 2, 3 and SHARERS 2: from 0 on
+    int blocks;               // row blocks, from 1 on; PAIR 2 to 4 and SHARERS 2: from 0 on
     int row_tiles, k_tiles;   // of W
     int k_begin, k_end, rank; // k tiles of this block, which is number `rank` of its cluster
     long long x_row;          // first row of x
     bool half;                // PAIR 1: the last one, of which the other block of the cluster has the rest of K;
-    int odd_tile;             // PAIR 2, 3: beside the last one such a row block, and its first 16-row tile
-    bool alone;               // STREAM_K 2: the block has it for itself, not together with its cluster
-    tern_part part;           // STREAM_K: of a cut tile
+    int odd_tile;   // PAIR 2, 3: beside the last one such a row block, and its first 16-row tile; PAIR 4: beside any,
+    int odd_part;   // of whose columns this is the part
+    bool alone;     // STREAM_K 2: the block has it for itself, not together with its cluster
+    tern_part part; // STREAM_K: of a cut tile
 };
 
-// PAIR 2, 3: the block's part of the shared row block beside `at`; no k tiles if it has none.
+// PAIR 2 to 4: the block's part of the shared row block beside `at`; no k tiles if it has none.
 template <int PAIR> __device__ __forceinline__ tern_place tern_odd_place(const tern_place &at) {
     tern_place odd = at;
     odd.row_tile = at.odd_tile;
     odd.blocks = 1;
-    odd.k_begin = !at.half ? at.k_end : PAIR == 3 || at.rank == 0 ? 0 : at.k_tiles / 2;
+    odd.k_begin = !at.half ? at.k_end : PAIR >= 3 ? at.k_begin : at.rank == 0 ? 0 : at.k_tiles / 2;
     odd.k_end = PAIR == 2 && at.half && at.rank == 0 ? at.k_tiles / 2 : at.k_end;
     return odd;
 }
 
 // BLOCKS row blocks times BLOCK_M rows of x a tile. All blocks of a cluster of CLUSTER_K work on the same tiles. PAIR: the two of a
 // cluster have equally many row blocks each, and of an odd one half of K each: as their last place (1), or beside it if it has the same
-// rows of x (2), or there half of the rows of x each (3).
+// rows of x (2), or there half of the rows of x each (3). PAIR 4: all blocks with the same rows of x share the row blocks that
+// are left over (spread.cuh).
 // SHARERS 2: the two blocks of a cluster have row blocks side by side of the same rows of x, equally many unless W ends. With X_BYTES (of
 // an element) strips are lower than GROUP_M tiles of x where these would not stay in L2, of which 16 MB are counted on; two tiles at least.
 template <int BLOCKS, int BLOCK_M, int GROUP_M, int CLUSTER_K, int STREAM_K, int PAIR = 0, int SHARERS = 1, int X_BYTES = 0>
 struct tern_plan {
-    static constexpr int CLUSTER = PAIR ? 2 : CLUSTER_K * SHARERS;
+    static_assert(PAIR < 4 || (BLOCKS == 1 && SHARERS == 1), "a row block of its own");
+    static constexpr int CLUSTER = PAIR % 4 ? 2 : CLUSTER_K * SHARERS;
     static constexpr int AID_COST = 3 + 512 / (BLOCKS * BLOCK_M); // measured: 4 for two row blocks of 256 columns, 5 of 128
     tern_sweep sweep;
     tern_stream_k stream;  // STREAM_K 1
     tern_aid aid;          // STREAM_K 2
-    unsigned odd, odd_end; // PAIR: the odd row block, if odd is below odd_end
+    unsigned odd, odd_end; // PAIR 1 to 3: the odd row block, if odd is below odd_end
+    tern_spread spread;    // PAIR 4
 
     // Sets what all places have in common.
     __device__ __forceinline__ tern_plan(const tern_args &args, tern_place &at) {
         const unsigned self = blockIdx.x / CLUSTER, workers = gridDim.x / CLUSTER;
-        sweep = tern_sweep_start<BLOCKS, (PAIR > 0)>((args.n + SHARERS - 1) / SHARERS, // a row block of each as one
-                                                     (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), self, workers);
+        const unsigned tiles_m = (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M);
+        if (PAIR == 4)
+            spread = tern_spread_start(args.n, tiles_m, self, workers);
+        else
+            sweep = tern_sweep_start<BLOCKS, (PAIR > 0)>((args.n + SHARERS - 1) / SHARERS, // a row block of each as one
+                                                         tiles_m, self, workers);
         at.row_tiles = (int)((args.n + 15) / 16);
         at.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
         at.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -58,7 +67,7 @@ struct tern_plan {
         at.part.all = 1;
         at.alone = false;
         at.half = false;
-        if (PAIR) {
+        if (PAIR % 4) {
             const unsigned own = (sweep.end - sweep.next) / 2;
             odd = sweep.next + 2 * own;
             odd_end = sweep.end;
@@ -98,8 +107,23 @@ struct tern_plan {
         return held > GROUP_M ? GROUP_M : held > 2 ? held : 2;
     }
 
+    // PAIR 4.
+    __device__ __forceinline__ bool next_spread(tern_place &at) {
+        if (!tern_spread_next(spread))
+            return false;
+        at.row_tile = (int)spread.row_block * 4;
+        at.blocks = (int)spread.blocks;
+        at.x_row = (long long)spread.tile_m * BLOCK_M;
+        at.half = spread.shares;
+        at.odd_tile = (int)spread.odd * 4;
+        at.odd_part = (int)spread.part;
+        return true;
+    }
+
     // The next place; false when there is none.
     __device__ __forceinline__ bool next(tern_place &at) {
+        if (PAIR == 4)
+            return next_spread(at);
         if (STREAM_K) {
             tern_stream_turn turn;
             if (STREAM_K == 2 ? !tern_aid_next(aid, turn, at.alone) : !tern_stream_k_next(stream, turn))
