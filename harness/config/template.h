@@ -71,10 +71,10 @@ void tern_template_free(struct tern_template *t);
 void tern_templates_free(struct tern_template *templates, size_t count);
 
 /* Asks space.lua's valid(p, problem, gpu) about one candidate. *valid false comes with a reason. An error only if Lua fails or
- * reads a parameter that is none. *deepest (may be NULL): the last declared parameter that was read; the answer is the same
- * for all values of the parameters behind it. */
+ * reads a parameter that is none. *read (may be NULL): a bit for each declared parameter that was looked at; the answer is the
+ * same for all values of the others. */
 enum tern_status tern_template_valid(const struct tern_template *t, const int64_t *values,
                                      const struct tern_problem_shape *problem, const struct tern_gpu *gpu, bool *valid,
-                                     size_t *deepest, char *reason, size_t reason_size, struct tern_error *err);
+                                     uint32_t *read, char *reason, size_t reason_size, struct tern_error *err);
 
 #endif

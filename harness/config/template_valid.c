@@ -1,6 +1,6 @@
 /* Asking a template's valid(p, problem, gpu) about one candidate. Called for many grid points, so tables are reused.
- * p is a proxy that notes which parameters the answer depends on: a refusal that looked at the first few only holds for
- * every value of the others, and the grid need not ask again. */
+ * p is a proxy that notes which parameters the answer depends on: a refusal that looked at a few only holds for every value
+ * of the others, and the grid need not ask again. */
 #include "config/template.h"
 
 #include "config/sandbox.h"
@@ -10,13 +10,15 @@
 #include <lua.h>
 #include <string.h>
 
+_Static_assert(TERN_MAX_PARAMS <= 32, "a bit for each parameter");
+
 /* Stack of a loaded template: [1] the file's table, [2] valid, then once made [3] p, [4] problem, [5] gpu. */
 enum { SLOT_VALID = 2, SLOT_P, SLOT_PROBLEM, SLOT_GPU };
 
 struct valid_call {
     const struct tern_template *tmpl;
     const int64_t *values;
-    size_t deepest; /* last declared parameter that was read */
+    uint32_t read; /* a bit for each declared parameter that was read */
 };
 
 /* p.NAME: the value of a parameter. Upvalue 1: the struct valid_call in progress. */
@@ -25,8 +27,7 @@ static int valid_read(lua_State *lua) {
     const char *name = lua_type(lua, 2) == LUA_TSTRING ? lua_tostring(lua, 2) : "";
     for (size_t i = 0; i < call->tmpl->param_count; i++)
         if (strcmp(call->tmpl->params[i].name, name) == 0) {
-            if (i > call->deepest)
-                call->deepest = i;
+            call->read |= (uint32_t)1 << i;
             lua_pushinteger(lua, call->values[i]);
             return 1;
         }
@@ -86,7 +87,7 @@ static void valid_set_gpu(lua_State *lua, const struct tern_gpu *gpu) {
 
 enum tern_status tern_template_valid(const struct tern_template *t, const int64_t *values,
                                      const struct tern_problem_shape *problem, const struct tern_gpu *gpu, bool *valid,
-                                     size_t *deepest, char *reason, size_t reason_size, struct tern_error *err) {
+                                     uint32_t *read, char *reason, size_t reason_size, struct tern_error *err) {
     lua_State *lua = tern_sandbox_state(t->lua);
     *valid = false;
     tern_str_copy(reason, reason_size, "");
@@ -113,8 +114,8 @@ enum tern_status tern_template_valid(const struct tern_template *t, const int64_
                 tern_str_copy(reason, reason_size, lua_tostring(lua, -1));
         }
     }
-    if (deepest)
-        *deepest = call->deepest;
+    if (read)
+        *read = call->read;
     lua_settop(lua, SLOT_GPU);
     return status;
 }

@@ -15,6 +15,8 @@
 #define MAX_GRID_YZ       65535
 #define MAX_CLUSTER       8 /* the portable cluster size */
 #define BF16_CC           80
+#define ALL_PARAMS        UINT32_MAX /* a bit each */
+#define ORDER_SAMPLES     64u        /* calls of valid() from which the order of the odometer comes */
 
 /* ---- launch geometry ---- */
 
@@ -176,22 +178,22 @@ static void add_candidate(struct tern_candidates *list, const struct tern_candid
     list->items[list->count++] = *c;
 }
 
-/* Appends the candidate, or says why not (reason not empty). *deepest: see tern_template_valid. */
+/* Appends the candidate, or says why not (reason not empty). *read: see tern_template_valid. */
 static enum tern_status consider(const struct tern_candidate *c, const struct tern_problem_shape *problem,
                                  const struct tern_gpu *gpu, struct tern_candidates *out, char *reason, size_t reason_size,
-                                 size_t *deepest, struct tern_error *err) {
+                                 uint32_t *read, struct tern_error *err) {
     bool valid = true;
     struct tern_geometry geometry;
     enum tern_status status = TERN_OK;
     reason[0] = '\0';
-    *deepest = c->tmpl->param_count;
+    *read = ALL_PARAMS;
     if (c->tmpl->lua)
-        status = tern_template_valid(c->tmpl, c->values, problem, gpu, &valid, deepest, reason, reason_size, err);
+        status = tern_template_valid(c->tmpl, c->values, problem, gpu, &valid, read, reason, reason_size, err);
     if (!status && !valid && !reason[0])
         tern_str_copy(reason, reason_size, "excluded by the template without a reason");
     if (status || !valid)
         return status;
-    *deepest = c->tmpl->param_count; /* what follows looks at all of them */
+    *read = ALL_PARAMS; /* what follows looks at all of them */
     status = tern_candidate_geometry(c, problem, gpu->sms, &geometry, err);
     if (status)
         return status;
@@ -203,36 +205,49 @@ static enum tern_status consider(const struct tern_candidate *c, const struct te
     return TERN_OK;
 }
 
-/* The grid as an odometer, last parameter fastest. */
+/* The grid as an odometer, last place fastest. */
 struct odometer {
     const struct tern_template *tmpl;
+    size_t order[TERN_MAX_PARAMS]; /* the parameter in each place */
     size_t digits[TERN_MAX_PARAMS];
     size_t fallback
         [TERN_MAX_PARAMS]; /* digits of the default candidate, which is taken out of turn; [0] SIZE_MAX: not on the grid */
 };
 
+static const struct tern_param *param_at(const struct odometer *o, size_t place) {
+    return &o->tmpl->params[o->order[place]];
+}
+
+/* How many digits a refusal that looked at `read` depends on. */
+static size_t depth(const struct odometer *o, uint32_t read) {
+    size_t places = o->tmpl->param_count;
+    while (places > 0 && !(read >> o->order[places - 1] & 1u))
+        places--;
+    return places;
+}
+
 /* Place of digits among the points that share their first `prefix` digits. */
-static int64_t place_behind(const struct tern_template *t, const size_t *digits, size_t prefix) {
+static int64_t place_behind(const struct odometer *o, const size_t *digits, size_t prefix) {
     int64_t place = 0;
-    for (size_t i = prefix; i < t->param_count; i++)
-        place = place * (int64_t)t->params[i].value_count + (int64_t)digits[i];
+    for (size_t i = prefix; i < o->tmpl->param_count; i++)
+        place = place * (int64_t)param_at(o, i)->value_count + (int64_t)digits[i];
     return place;
 }
 
 /* Points from the present one on, itself included, that share its first `prefix` digits; the default is counted elsewhere. */
 static int64_t points_left(const struct odometer *o, size_t prefix) {
-    int64_t points = 1, here = place_behind(o->tmpl, o->digits, prefix);
+    int64_t points = 1, here = place_behind(o, o->digits, prefix);
     for (size_t i = prefix; i < o->tmpl->param_count; i++)
-        points *= (int64_t)o->tmpl->params[i].value_count;
+        points *= (int64_t)param_at(o, i)->value_count;
     bool holds_default = memcmp(o->digits, o->fallback, prefix * sizeof o->digits[0]) == 0 && o->fallback[0] != SIZE_MAX &&
-                         place_behind(o->tmpl, o->fallback, prefix) >= here;
+                         place_behind(o, o->fallback, prefix) >= here;
     return points - here - holds_default;
 }
 
 /* Steps to the next point with another value among the first `prefix` digits; false after the last. */
 static bool next_point(struct odometer *o, size_t prefix) {
     for (size_t i = o->tmpl->param_count; i-- > 0;) {
-        if (i < prefix && ++o->digits[i] < o->tmpl->params[i].value_count)
+        if (i < prefix && ++o->digits[i] < param_at(o, i)->value_count)
             return true;
         o->digits[i] = 0;
     }
@@ -241,7 +256,7 @@ static bool next_point(struct odometer *o, size_t prefix) {
 
 static void find_fallback(struct odometer *o) {
     for (size_t i = 0; i < o->tmpl->param_count; i++) {
-        const struct tern_param *p = &o->tmpl->params[i];
+        const struct tern_param *p = param_at(o, i);
         while (o->fallback[i] < p->value_count && p->values[o->fallback[i]] != p->fallback)
             o->fallback[i]++;
         if (o->fallback[i] == p->value_count) {
@@ -249,6 +264,47 @@ static void find_fallback(struct odometer *o) {
             return;
         }
     }
+}
+
+/* Puts what valid() looks at most often into the first places: the less a refusal has looked at, the more points it spares. The odometer is asked about
+ * points all over the grid, the same ones each time. */
+static enum tern_status order_places(struct odometer *o, const struct tern_problem_shape *problem,
+                                     const struct tern_gpu *gpu, struct tern_error *err) {
+    const struct tern_template *t = o->tmpl;
+    int64_t values[TERN_MAX_PARAMS];
+    unsigned reads[TERN_MAX_PARAMS] = {0};
+    enum tern_status status = TERN_OK;
+    for (unsigned sample = 0; sample < ORDER_SAMPLES && t->lua && !status; sample++) {
+        char reason[120];
+        bool valid;
+        uint32_t read = 0;
+        for (size_t i = 0; i < t->param_count; i++)
+            values[i] = t->params[i].values[(sample * 2654435761u >> (8 + i % 16)) % t->params[i].value_count];
+        status = tern_template_valid(t, values, problem, gpu, &valid, &read, reason, sizeof reason, err);
+        for (size_t i = 0; i < t->param_count; i++)
+            reads[i] += read >> i & 1u;
+    }
+    for (size_t i = 0; i < t->param_count; i++) { /* a parameter goes before those that were read less */
+        size_t place = i;
+        for (; place > 0 && reads[o->order[place - 1]] < reads[i]; place--)
+            o->order[place] = o->order[place - 1];
+        o->order[place] = i;
+    }
+    return status;
+}
+
+/* The order of a grid whose last declared parameter changes fastest. */
+static int compare_candidates(const void *a, const void *b) {
+    const struct tern_candidate *left = a, *right = b;
+    size_t i = 0;
+    while (i < left->tmpl->param_count && left->values[i] == right->values[i])
+        i++;
+    if (i == left->tmpl->param_count)
+        return 0;
+    const int64_t *value = left->tmpl->params[i].values;
+    while (*value != left->values[i] && *value != right->values[i])
+        value++;
+    return *value == left->values[i] ? -1 : 1;
 }
 
 /* Size of the whole grid; the cap keeps the product from overflowing as well. */
@@ -270,7 +326,7 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
                                      struct tern_error *err) {
     char reason[120];
     int64_t points;
-    size_t deepest;
+    uint32_t read;
     struct tern_candidate fallback = {.tmpl = t, .dependent = problem->dependent && t->dependent}, c = fallback;
     struct odometer o = {.tmpl = t};
     enum tern_status status = count_points(t, &points, err);
@@ -283,22 +339,29 @@ enum tern_status tern_grid_enumerate(const struct tern_template *t, const struct
     }
     for (size_t i = 0; i < t->param_count; i++)
         fallback.values[i] = t->params[i].fallback;
-    find_fallback(&o);
     /* The default takes part in every search, so it comes first and only once. */
-    status = consider(&fallback, problem, gpu, out, reason, sizeof reason, &deepest, err);
+    status = consider(&fallback, problem, gpu, out, reason, sizeof reason, &read, err);
     if (!status && reason[0])
         exclude(why, reason, 1);
+    if (!status)
+        status = order_places(&o, problem, gpu, err);
+    find_fallback(&o);
+    size_t first = out->count, prefix;
     do {
         for (size_t i = 0; i < t->param_count; i++)
-            c.values[i] = t->params[i].values[o.digits[i]];
-        deepest = t->param_count;
+            c.values[o.order[i]] = param_at(&o, i)->values[o.digits[i]];
+        prefix = t->param_count;
         if (status || tern_candidate_equal(&c, &fallback))
             continue;
-        status = consider(&c, problem, gpu, out, reason, sizeof reason, &deepest, err);
-        /* A refusal that looked at the first parameters only holds for all values of the rest: the grid skips those points. */
-        if (!status && reason[0])
-            exclude(why, reason, deepest < t->param_count ? points_left(&o, deepest + 1) : 1);
-    } while (!status && next_point(&o, deepest < t->param_count ? deepest + 1 : t->param_count));
+        status = consider(&c, problem, gpu, out, reason, sizeof reason, &read, err);
+        /* A refusal that looked at the first places only holds for all values of the rest: the grid skips those points. */
+        if (status || !reason[0])
+            continue;
+        prefix = depth(&o, read);
+        exclude(why, reason, points_left(&o, prefix));
+    } while (!status && next_point(&o, prefix));
+    if (out->count > first)
+        qsort(out->items + first, out->count - first, sizeof *out->items, compare_candidates);
     return status;
 }
 

@@ -189,26 +189,57 @@ static void refusals_say_how_far_they_looked(void **state) {
     struct tern_candidates list = {0};
     struct tern_exclusions why = {0};
     char reason[40];
-    size_t deepest = 99;
+    uint32_t read = 99;
     bool valid = true;
     assert_int_equal(tern_format_parse("ternary-channel", &format, &err), TERN_OK);
     struct tern_problem_shape problem = {.format = &format, .m = 1, .n = 64, .k = 256};
     struct tern_gpu gpu = {
         .name = "x", .cc = 90, .sms = 10, .threads_sm = 2048, .smem_block_bytes = 1 << 16, .memory_bytes = 1 << 30};
     assert_int_equal(load(*state, valid_lua, &t, &err), TERN_OK);
-    assert_int_equal(
-        tern_template_valid(&t, (int64_t[]){4, 1}, &problem, &gpu, &valid, &deepest, reason, sizeof(reason), &err), TERN_OK);
+    assert_int_equal(tern_template_valid(&t, (int64_t[]){4, 1}, &problem, &gpu, &valid, &read, reason, sizeof(reason), &err),
+                     TERN_OK);
     assert_false(valid);
-    assert_int_equal(deepest, 0);
-    assert_int_equal(
-        tern_template_valid(&t, (int64_t[]){8, 2}, &problem, &gpu, &valid, &deepest, reason, sizeof(reason), &err), TERN_OK);
+    assert_int_equal(read, 1);
+    assert_int_equal(tern_template_valid(&t, (int64_t[]){8, 2}, &problem, &gpu, &valid, &read, reason, sizeof(reason), &err),
+                     TERN_OK);
     assert_false(valid);
-    assert_int_equal(deepest, 1);
+    assert_int_equal(read, 3);
     assert_int_equal(tern_grid_enumerate(&t, &problem, &gpu, &list, &why, &err), TERN_OK);
     assert_int_equal(list.count, 2); /* WARPS = 8 with SPLIT_K 1 (the default) and 4 */
     assert_int_equal(why.count, 2);
     for (size_t i = 0; i < why.count; i++)
         assert_int_equal(why.items[i].count, strcmp(why.items[i].reason, "few warps") == 0 ? 3 : 1);
+    tern_candidates_free(&list);
+    tern_template_free(&t);
+}
+
+/* What valid() looks at first is stepped through last, which nobody sees: candidates come as declared, the last parameter fastest, refusals are counted. */
+static void grids_come_in_declared_order(void **state) {
+    static const char valid_lua[] = "valid = function(p)\n"
+                                    "  if p.SPLIT_K == 2 then return false, 'two splits' end\n"
+                                    "  return true\n"
+                                    "end";
+    static const char *const expected[] = {"WARPS=8 SPLIT_K=1", "WARPS=4 SPLIT_K=1", "WARPS=4 SPLIT_K=4",
+                                           "WARPS=8 SPLIT_K=4"};
+    struct tern_template t;
+    struct tern_error err = {0};
+    struct tern_format format;
+    struct tern_candidates list = {0};
+    struct tern_exclusions why = {0};
+    assert_int_equal(tern_format_parse("ternary-channel", &format, &err), TERN_OK);
+    struct tern_problem_shape problem = {.format = &format, .m = 1, .n = 64, .k = 256};
+    struct tern_gpu gpu = {
+        .name = "x", .cc = 90, .sms = 10, .threads_sm = 2048, .smem_block_bytes = 1 << 16, .memory_bytes = 1 << 30};
+    assert_int_equal(load(*state, valid_lua, &t, &err), TERN_OK);
+    assert_int_equal(tern_grid_enumerate(&t, &problem, &gpu, &list, &why, &err), TERN_OK);
+    assert_int_equal(list.count, sizeof expected / sizeof expected[0]);
+    for (size_t i = 0; i < list.count; i++) {
+        char text[64];
+        tern_candidate_text(&list.items[i], text, sizeof text);
+        assert_string_equal(text, expected[i]);
+    }
+    assert_int_equal(why.count, 1);
+    assert_int_equal(why.items[0].count, 2);
     tern_candidates_free(&list);
     tern_template_free(&t);
 }
@@ -307,6 +338,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(formats_served_follow_family_and_bits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(valid_is_asked, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refusals_say_how_far_they_looked, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(grids_come_in_declared_order, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_valid_functions_are_errors, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_templates_name_the_key, make_folder, remove_folder),
         cmocka_unit_test(all_templates_load),
