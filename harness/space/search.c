@@ -15,6 +15,7 @@
 #define STOP_SDS     1.25  /* lower bound that must lie above the best for a race to end, */
 #define NEAR_SDS     3.0   /* and for a step away from the best to be left out */
 #define SURE_SDS     1.5   /* lower bound that must lie above the best for a default or the last winner to be left out */
+#define FAMILY_SDS   2.0   /* the same for a family's first question on a problem */
 #define STOP_MARGIN  0.01  /* faster by less than this is not worth a question */
 #define MISSED       0.042 /* share of the best time that earlier races missed, in 95 % of the recorded problems */
 #define GAP_CHANCE   0.1   /* that an untried candidate beats the gap, by the estimates */
@@ -316,19 +317,22 @@ static bool ask(struct tern_search *s, struct point *p, size_t *index) {
 }
 
 /* A family of which little is known and that may hold the best, ANY_FAMILY if there is none. One bad default must not speak for
- * all. */
+ * all, nor what is known of other problems: here each has one question, unless it is far out of reach. */
 static size_t neglected_family(const struct tern_search *s) {
     double bound;
     for (size_t f = 0; f < s->family_count; f++) {
-        size_t known = 0, left = 0;
+        size_t here = 0, elsewhere = 0, left = 0;
         for (size_t i = 0; i < s->count; i++) {
             const struct point *p = &s->points[i];
-            known += p->p.family == f && (p->asked || p->told);
+            here += p->p.family == f && (p->asked || p->told);
             left += p->p.family == f && is_open(p);
         }
         for (size_t e = 0; e < s->evidence_count; e++)
-            known += s->evidence[e].problem != 0 && s->points[s->evidence[e].point].p.family == f;
-        if (left > 0 && known < FAMILY_LEAST && most_promising(s, f, SURE_SDS, &bound) && bound < log(s->best_us))
+            elsewhere += s->evidence[e].problem != 0 && s->points[s->evidence[e].point].p.family == f;
+        if (left == 0 || (here > 0 && here + elsewhere >= FAMILY_LEAST))
+            continue;
+        most_promising(s, f, here == 0 ? FAMILY_SDS : SURE_SDS, &bound);
+        if (bound < log(s->best_us))
             return f;
     }
     return ANY_FAMILY;
