@@ -89,5 +89,7 @@ import json, sys
 print(len(json.load(open(sys.argv[1]))["kernels"]["cubins"]))' "$work/x/manifest.json")" "$(($(query "$work/e.db" "SELECT count(DISTINCT build) FROM winner") + 1))"
 check "the fewest kernels are winners" exits 0 tern_dispatch.h export_to few --max-slowdown 1.0001
 check "and no others" same "$(python3 -Ic '
-import json, sys
-print(len(json.load(open(sys.argv[1]))["kernels"]["cubins"]))' "$work/few/manifest.json")" "$(query "$work/e.db" "SELECT count(DISTINCT build) FROM winner")"
+import json, sqlite3, sys
+named = set(json.load(open(sys.argv[1]))["kernels"]["cubins"])
+winners = {h for (h,) in sqlite3.connect(sys.argv[2]).execute("SELECT b.cubin_hash FROM winner w JOIN build b ON b.id = w.build")}
+print(len(named) > 0, sorted(named - winners))' "$work/few/manifest.json" "$work/e.db")" "True []"
