@@ -15,13 +15,13 @@
 /* Two poisons: NaN shows what nobody wrote, a finite one what NaN-proof code (max, comparisons) would hide. */
 #define POISON_FINITE 0x5A5A5A5Au /* 203.25 as binary16, 1.5e16 as bfloat16 */
 
-/* The last six have a long K, for candidates that take x in pieces, split K, or come round their ring of slices; the last one rows enough for blocks
- * of several tiles, too, where there are few multiprocessors. */
+/* The last six have a long K, for candidates that take x in pieces, split K, or come round their ring of slices; the last one rows enough that a block
+ * of the emulator's four multiprocessors has several tiles, too. */
 const struct tern_check_shape tern_check_shapes[] = {
     {1, 8, 32},     {1, 24, 96},    {1, 72, 160},    {2, 72, 160},   {3, 24, 416},   {5, 72, 288},
     {1, 200, 704},  {8, 200, 416},  {17, 72, 160},   {33, 24, 416},  {65, 72, 96},   {16, 136, 704},
     {130, 24, 160}, {64, 200, 352}, {257, 40, 224},  {97, 136, 416}, {3, 24, 18944}, {9, 24, 8640},
-    {17, 24, 4448}, {40, 24, 2208}, {130, 24, 1184}, {20, 200, 1312}};
+    {17, 24, 4448}, {40, 24, 2208}, {130, 24, 1184}, {20, 584, 1312}};
 const size_t tern_check_shape_count = sizeof tern_check_shapes / sizeof tern_check_shapes[0];
 
 bool tern_check_shape_fits(const struct tern_check_shape *shape, const struct tern_format *format,

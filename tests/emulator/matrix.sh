@@ -56,14 +56,6 @@ verify 10 --per-template 1 --order shuffled --activations int8 --formats ternary
 # e4m3: 2-bit codes decode in two ways, 4-bit ones in a third
 verify 5 --per-template 1 --order shuffled --activations e4m3 --formats ternary-g128,ternary-tensor,gptq2-g64-asym,gptq4-g32,gptq4-g128-asym "$@"
 
-# ---- blocks that take one tile after the other: on a GPU of one multiprocessor, where all these shapes have several ------------------
-mkdir -p "$work/one/configs/gpus"
-ln -s "$root"/* "$work/one/" 2>/dev/null # all but configs
-sed 's/sms = 132/sms = 1/; s/device_names = .*/device_names = { "one" },/' "$root/configs/gpus/h200.lua" >"$work/one/configs/gpus/one.lua"
-TERN_HOME=$work/one verify 6 --gpu one --per-template 1 --order shuffled --formats ternary-g128 \
-    --templates imma-resident,mma-resident,wgmma-decode,wgmma-turn,wgmma-tile,mma-tile "$@"
-TERN_HOME=$work/one verify 1 --gpu one --per-template 1 --order shuffled --activations int8 --formats ternary-g128 --templates wgmma-a8 "$@"
-
 # ---- a kernel with one bug at a time --------------------------------------------------------------------------------------------
 home=$work/home
 mkdir -p "$home/templates/broken" || exit 1
