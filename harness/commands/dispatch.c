@@ -291,10 +291,9 @@ int64_t tern_dispatch_rounds(const struct tern_dispatch_grid *grid, int64_t m, i
 int64_t tern_dispatch_work(const struct tern_dispatch_grid *grid, int64_t m, int64_t n, int64_t k, int64_t sms) {
     struct bindings b = grid->params; /* the words stay the grid's */
     int64_t busiest = 0;
-    const int64_t rounds = tern_dispatch_rounds(grid, m, n, k, sms);
-    if (!grid->busiest || rounds == 0)
-        return rounds;
-    if (bind_problem(&b, &grid->format, m, n, k, sms, NULL) ||
+    if (!grid->busiest)
+        return tern_dispatch_rounds(grid, m, n, k, sms);
+    if (blocks_on(grid, m, n, k, sms) == 0 || bind_problem(&b, &grid->format, m, n, k, sms, NULL) ||
         tern_expr_eval(grid->busiest, b.items, b.count, &busiest, NULL) || busiest < 0)
         return 0;
     return busiest;

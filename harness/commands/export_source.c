@@ -64,7 +64,7 @@ static void join_devices(struct tern_export_source *s) {
 static enum tern_status load_times(const struct tern_export_options *o, const struct tern_export_source *s,
                                    struct tern_times **times, struct tern_error *err) {
     if (!o->release)
-        return tern_times_load(o->db, s->gpu.name, &s->rows, times, err);
+        return tern_times_load(o->db, &s->gpu, &s->rows, times, err);
     *times = tern_times_of_rows(&s->rows);
     return TERN_OK;
 }

@@ -16,12 +16,15 @@
 #define ROW_BLOCK       64   /* rows of W */
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
 #define WORTH_A_KERNEL  0.97 /* what a runner-up has to take at most, over the table's best kernel */
+#define OVERHEAD_US     3.0  /* and no longer than that where rounds are long */
+#define REFUSED         1.2  /* what an N costs that a kernel's template refuses, and the row's not */
 #define FARTHEST        16   /* times the N and K of a row: its last step and band serve what lies beyond */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */
 struct known {
     const struct tern_result *kernel;
     struct tern_dispatch_grid *grid;
+    struct tern_rules *rules;
     double *us;             /* NAN: not tried there */
     int64_t *rounds, *work; /* 0: no launch */
 };
@@ -52,6 +55,7 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
         tern_dispatch_grid_free(k->grid);
         return;
     }
+    k->rules = tern_times_rules(times, kernel);
     k->us = tern_alloc(group->count * sizeof *k->us);
     k->rounds = tern_alloc(group->count * sizeof *k->rounds);
     k->work = tern_alloc(group->count * sizeof *k->work);
@@ -87,6 +91,7 @@ void tern_outlook_free(struct tern_outlook *o) {
         return;
     for (size_t i = 0; i < o->count; i++) {
         tern_dispatch_grid_free(o->kernels[i].grid);
+        tern_rules_free(o->kernels[i].rules);
         free(o->kernels[i].us);
         free(o->kernels[i].rounds);
         free(o->kernels[i].work);
@@ -186,15 +191,21 @@ static size_t telling_row(const struct tern_outlook *o, const struct known *k, s
     return j;
 }
 
-/* What a kernel is expected to take at row i if W had n rows: it goes with its work. */
+/* What a kernel is expected to take at row i if W had n rows: all but the overhead goes with its work. */
 static double beside_us(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
     const size_t j = telling_row(o, k, i);
     if (j == o->group->count)
         return INFINITY;
     const struct tern_result *row = o->group->rows[j];
     const int64_t work = tern_dispatch_work(k->grid, row->m, n, row->k, o->limits->sms);
-    const double tried = (double)k->work[j], overhead = OVERHEAD_ROUNDS * tried / (double)k->rounds[j];
-    return work ? k->us[j] * ((double)work + overhead) / (tried + overhead) : INFINITY;
+    const double overhead = fmin(OVERHEAD_US, k->us[j] * OVERHEAD_ROUNDS / ((double)k->rounds[j] + OVERHEAD_ROUNDS));
+    return work ? overhead + (k->us[j] - overhead) * (double)work / (double)k->work[j] : INFINITY;
+}
+
+/* Whether the kernel leaves at that N what its template made it for: its time at row i does not tell what that costs. */
+static bool newly_refused(const struct tern_outlook *o, const struct known *k, size_t i, int64_t n) {
+    const struct tern_result *row = o->group->rows[i];
+    return !tern_rules_take(k->rules, row->m, n, row->k) && tern_rules_take(k->rules, row->m, row->n, row->k);
 }
 
 /* The next N at which rounds may be others, or K at which a kernel may not be launched: a row block of 64 more, a sixty-fourth of an octave
@@ -208,18 +219,22 @@ static int64_t next_size(int64_t size) {
 
 /* What each kernel of an outlook is expected to take beside a row, for one N after the other. */
 struct beside {
+    const struct tern_outlook *o;
+    size_t row;
     int64_t *n;
-    double *us; /* [N][kernel] */
+    double *us;   /* [N][kernel] */
+    bool *judged; /* the same: its template was asked about that N, which takes time, so only of kernels that would win */
     size_t count;
 };
 
 static struct beside open_beside(const struct tern_outlook *o, size_t i) {
-    struct beside b = {NULL, NULL, 0};
+    struct beside b = {o, i, NULL, NULL, NULL, 0};
     const int64_t first = next_size(o->group->n / FARTHEST - 1), last = o->group->n * FARTHEST;
     for (int64_t n = first; n <= last; n = next_size(n))
         b.count++;
     b.n = tern_alloc((b.count + 1) * sizeof *b.n);
     b.us = tern_alloc((b.count * o->count + 1) * sizeof *b.us);
+    b.judged = tern_alloc_zero(b.count * o->count + 1, sizeof *b.judged);
     b.n[0] = first;
     for (size_t s = 0; s < b.count; s++) {
         b.n[s + 1] = next_size(b.n[s]);
@@ -232,28 +247,43 @@ static struct beside open_beside(const struct tern_outlook *o, size_t i) {
 static void close_beside(struct beside *b) {
     free(b->n);
     free(b->us);
+    free(b->judged);
 }
 
-/* Of the kernels that `in` holds the one that is expected to be the fastest; NULL where nothing is known. */
-static const struct tern_result *best_beside(const struct tern_outlook *o, const double *us, const bool *in) {
-    const struct tern_result *best = NULL;
-    double least = INFINITY;
+/* Of the kernels that `in` holds the one that is expected to be the fastest at the s-th N, by what is known so far; the number of
+ * kernels where nothing is. */
+static size_t least_beside(const struct beside *b, size_t s, const bool *in) {
+    const struct tern_outlook *o = b->o;
+    const double *us = &b->us[s * o->count];
+    size_t best = o->count;
     for (size_t j = 0; j < o->count; j++) {
-        const struct tern_result *kernel = o->kernels[j].kernel;
-        const bool new = best && kernel->runner_up && !best->runner_up;
+        const bool new = best < o->count && o->kernels[j].kernel->runner_up && !o->kernels[best].kernel->runner_up;
+        const double least = best == o->count ? INFINITY : new ? WORTH_A_KERNEL *us[best] : us[best];
         /* The first of equals: groups are sorted, and runners-up come last. */
-        if (in[j] && us[j] < (new ? WORTH_A_KERNEL *least : least)) {
-            least = us[j];
-            best = kernel;
-        }
+        if (in[j] && us[j] < least)
+            best = j;
     }
     return best;
 }
 
-static struct tern_selection_steps steps_beside(const struct tern_outlook *o, const struct beside *b, const bool *in) {
+static const struct tern_result *best_beside(struct beside *b, size_t s, const bool *in) {
+    const struct tern_outlook *o = b->o;
+    for (;;) {
+        const size_t best = least_beside(b, s, in), at = s * o->count + best;
+        if (best == o->count)
+            return NULL;
+        if (b->judged[at])
+            return o->kernels[best].kernel;
+        b->judged[at] = true;
+        if (newly_refused(o, &o->kernels[best], b->row, b->n[s]))
+            b->us[at] *= REFUSED;
+    }
+}
+
+static struct tern_selection_steps steps_beside(struct beside *b, const bool *in) {
     struct tern_selection_steps steps = {NULL, 0};
     for (size_t s = 0; s < b->count; s++) {
-        const struct tern_result *best = best_beside(o, &b->us[s * o->count], in);
+        const struct tern_result *best = best_beside(b, s, in);
         if (best)
             add_step(&steps, b->n[s], best);
     }
@@ -300,7 +330,7 @@ static void fill_bands(const struct tern_outlook *o, size_t i, struct tern_selec
     for (int64_t k = first; k <= last; k = next_size(k)) {
         launched(o, i, k, in);
         if (memcmp(in, before, o->count) != 0)
-            open = add_band(stairs, k, steps_beside(o, &beside, in));
+            open = add_band(stairs, k, steps_beside(&beside, in));
         else if (open)
             stairs->bands[stairs->band_count - 1].k = k;
         memcpy(before, in, o->count);

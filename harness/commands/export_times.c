@@ -31,6 +31,7 @@ struct tern_times {
     size_t count;
     struct tern_template *templates; /* today's */
     size_t template_count;
+    const struct tern_gpu *gpu;
 };
 
 static struct time *append(struct list *list) {
@@ -62,20 +63,21 @@ static int keep(void *user, const struct tern_store_trial *t, const struct tern_
     return 0;
 }
 
-enum tern_status tern_times_load(const char *db, const char *gpu, const struct tern_results *rows, struct tern_times **times,
-                                 struct tern_error *err) {
+enum tern_status tern_times_load(const char *db, const struct tern_gpu *gpu, const struct tern_results *rows,
+                                 struct tern_times **times, struct tern_error *err) {
     struct tern_store *store = NULL;
     enum tern_status status = tern_store_open(db, TERN_STORE_READ, &store, err);
     if (status)
         return status;
     *times = tern_alloc_zero(1, sizeof **times);
     (*times)->count = rows->count;
+    (*times)->gpu = gpu;
     (*times)->rows = tern_alloc_zero(rows->count, sizeof *(*times)->rows);
     for (size_t i = 0; i < rows->count && !status; i++) {
         struct tern_store_problem problem = {.m = rows->rows[i].m, .n = rows->rows[i].n, .k = rows->rows[i].k};
         tern_str_copy(problem.format, sizeof problem.format, rows->rows[i].format);
         tern_str_copy(problem.op, sizeof problem.op, rows->rows[i].op);
-        status = tern_store_trials_each(store, gpu, &problem, keep, &(*times)->rows[i], err);
+        status = tern_store_trials_each(store, gpu->name, &problem, keep, &(*times)->rows[i], err);
     }
     tern_store_close(store);
     if (!status && tern_templates_load_all(&(*times)->templates, &(*times)->template_count, NULL))
@@ -122,6 +124,10 @@ static const struct tern_template *find_template(const struct tern_times *times,
 const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel) {
     const struct tern_template *t = find_template(times, kernel->template_name, kernel->template_hash);
     return t ? t->busiest : "";
+}
+
+struct tern_rules *tern_times_rules(const struct tern_times *times, const struct tern_result *kernel) {
+    return tern_rules_open(find_template(times, kernel->template_name, kernel->template_hash), times->gpu, kernel);
 }
 
 static bool is_of(const struct time *time, const struct tern_result *row) {

@@ -4,12 +4,13 @@
 #define TERN_COMMANDS_EXPORT_TIMES_H
 
 #include "commands/dispatch.h"
+#include "commands/export_rules.h"
 
 struct tern_times; /* one list of (candidate, stage, policy, us) a row */
 
-/* Reads the trials of every row's problem on devices of that gpu name. The caller frees with tern_times_free. */
-enum tern_status tern_times_load(const char *db, const char *gpu, const struct tern_results *rows, struct tern_times **times,
-                                 struct tern_error *err);
+/* Reads the trials of every row's problem on devices of that gpu name; gpu must outlive them. The caller frees with tern_times_free. */
+enum tern_status tern_times_load(const char *db, const struct tern_gpu *gpu, const struct tern_results *rows,
+                                 struct tern_times **times, struct tern_error *err);
 /* The times of the winners alone, each on its own problem: all that a release's text has. */
 struct tern_times *tern_times_of_rows(const struct tern_results *rows);
 void tern_times_free(struct tern_times *times);
@@ -21,6 +22,8 @@ void tern_times_runners_up(const struct tern_times *times, struct tern_results *
 /* What the kernel's template says of its busiest block (docs/adding-a-kernel.md): "" where it says nothing, or where today's template is
  * not the one that was measured. */
 const char *tern_times_busiest(const struct tern_times *times, const struct tern_result *kernel);
+/* What its template says of sizes; NULL where today's template is not the one that was measured. The caller frees with tern_rules_free. */
+struct tern_rules *tern_times_rules(const struct tern_times *times, const struct tern_result *kernel);
 
 /* The newest time of a row's kernel on the problem of rows[problem], on weights and by launches like that row's, from finals, else from
  * screens; NAN if it was not tried. */

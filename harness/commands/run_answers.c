@@ -65,7 +65,7 @@ enum tern_status tern_run_offer_elsewhere(struct run *run, struct tern_error *er
     size_t build;
     enum tern_status status = load_rows(run, &rows, err);
     if (status == TERN_OK && rows.count > 0)
-        status = tern_times_load(run->options.db, run->gpu.name, &rows, &times, err);
+        status = tern_times_load(run->options.db, &run->gpu, &rows, &times, err);
     if (status == TERN_OK && rows.count > 0)
         tern_times_runners_up(times, &rows);
     for (size_t i = 0; i < run->problem_count && status == TERN_OK; i++) {
@@ -86,7 +86,7 @@ enum tern_status tern_run_answers(struct run *run, struct tern_error *err) {
     struct tern_dispatch_limits limits = {run->gpu.sms, run->gpu.smem_block_bytes};
     enum tern_status status = load_rows(run, &rows, err);
     if (status == TERN_OK && rows.count > 0)
-        status = tern_times_load(run->options.db, run->gpu.name, &rows, &times, err);
+        status = tern_times_load(run->options.db, &run->gpu, &rows, &times, err);
     if (status == TERN_OK && rows.count > 0) {
         tern_times_runners_up(times, &rows);
         struct tern_selection_table table = tern_selection_build(&rows);

@@ -63,7 +63,7 @@ static enum tern_status choose_all(const struct run *run, struct addition *adds,
     struct tern_results rows = {0};
     struct tern_times *times = NULL;
     tern_run_results(run, &rows);
-    enum tern_status status = rows.count ? tern_times_load(run->options.db, run->gpu.name, &rows, &times, err) : TERN_OK;
+    enum tern_status status = rows.count ? tern_times_load(run->options.db, &run->gpu, &rows, &times, err) : TERN_OK;
     if (status == TERN_OK && rows.count) {
         struct tern_selection_table table = tern_selection_build(&rows);
         for (size_t l = 0; l < run->problem_count / run->shapes.m_count; l++)

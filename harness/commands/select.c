@@ -172,7 +172,7 @@ static enum tern_status select_run(int argc, char **argv, struct tern_error *err
         tern_dispatch_leave_out_others(&rows);
     if (status)
         goto out;
-    status = tern_times_load(o.db, gpu.name, &rows, &times, err);
+    status = tern_times_load(o.db, &gpu, &rows, &times, err);
     if (status)
         goto out;
     tern_times_runners_up(times, &rows);

@@ -170,6 +170,7 @@ static inline enum tern_status add_trials(const char *db, const struct tern_resu
 
 /* The table of a database, as `tune select` has it. */
 struct answers {
+    struct tern_gpu gpu;
     struct tern_selection_table table;
     struct tern_times *times;
     struct tern_selection_stairs *stairs;
@@ -180,7 +181,8 @@ static inline void open_answers(const struct fixture *f, const char *name, const
     struct tern_error err = {0};
     char *db = path_in(f, name);
     a->table = tern_selection_build(rows);
-    assert_int_equal(tern_times_load(db, "h200", rows, &a->times, &err), TERN_OK);
+    assert_int_equal(tern_gpu_load("h200", &a->gpu, &err), TERN_OK);
+    assert_int_equal(tern_times_load(db, &a->gpu, rows, &a->times, &err), TERN_OK);
     const struct tern_dispatch_limits limits = {H200_SMS, H200_SMEM};
     a->stairs = tern_times_stairs(a->times, &a->table, NULL, &limits);
     a->table.stairs = a->stairs;
@@ -191,6 +193,7 @@ static inline void close_answers(struct answers *a) {
     tern_times_stairs_free(a->stairs, a->table.results->count);
     tern_times_free(a->times);
     tern_selection_free(&a->table);
+    tern_gpu_free(&a->gpu);
 }
 
 #endif
