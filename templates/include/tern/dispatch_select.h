@@ -138,6 +138,18 @@ static inline const struct tern_family_ *tern_family_of_(const struct tern_table
     return NULL;
 }
 
+/* No kernel. Field by field, here and below: what is copied whole right behind stores of its fields waits for these. */
+static inline void tern_nothing_(struct tern_choice *c, int use_cublas) {
+    c->kernel = NULL;
+    c->grid[0] = c->grid[1] = c->grid[2] = c->block = c->cluster = 0;
+    c->smem_bytes = c->workspace_bytes = c->prologue_grid = c->prologue_block = 0;
+    c->use_cublas = use_cublas;
+    c->use_dequant = 0;
+    c->match = TERN_MATCH_NONE;
+    c->tuned_m = c->tuned_n = c->tuned_k = 0;
+    c->tuned_us = 0.0;
+}
+
 static inline struct tern_choice tern_choose_(const struct tern_table *t, const char *format, const char *op, int64_t m,
                                               int64_t n, int64_t k) {
     const int64_t limit = (int64_t)1 << 24, unknown_ns = INT64_MAX / 4;
@@ -146,32 +158,30 @@ static inline struct tern_choice tern_choose_(const struct tern_table *t, const 
     const struct tern_entry_ *entry;
     int64_t over = 1, under = 1;
     int kernel = 0, exact = 0, other_shape;
-    struct tern_choice choice, none;
-    memset(&none, 0, sizeof none);
-    if (m <= 0 || n <= 0 || k <= 0)
-        return none;
-    none.use_cublas = 1;
-    if (m >= limit || n >= limit || k >= limit || n % 8 != 0 || k % 32 != 0)
-        return none;
+    struct tern_choice c;
+    tern_nothing_(&c, m > 0 && n > 0 && k > 0);
+    if (m <= 0 || n <= 0 || k <= 0 || m >= limit || n >= limit || k >= limit || n % 8 != 0 || k % 32 != 0)
+        return c;
     family = tern_family_of_(t, op ? op : "linear-a16", format);
     group = family ? tern_nearest_(t, family, n, k, &over, &under) : NULL;
     other_shape = over != under;
-    choice = none;
-    entry = group ? tern_find_(t, group, m, n, k, other_shape, &choice, &kernel, &exact) : NULL;
-    if (!entry)
-        return none;
-    choice.kernel = &t->kernels[kernel].kernel;
-    choice.use_cublas = entry->use_cublas;
-    choice.use_dequant = entry->use_dequant;
-    choice.tuned_m = entry->m;
-    choice.tuned_n = group->n;
-    choice.tuned_k = group->k;
-    choice.tuned_us = entry->ns < unknown_ns ? (double)entry->ns / 1000.0 : 0.0;
+    entry = group ? tern_find_(t, group, m, n, k, other_shape, &c, &kernel, &exact) : NULL;
+    if (!entry) {
+        tern_nothing_(&c, 1); /* a launch that does not fit was in it */
+        return c;
+    }
+    c.kernel = &t->kernels[kernel].kernel;
+    c.use_cublas = entry->use_cublas;
+    c.use_dequant = entry->use_dequant;
+    c.tuned_m = entry->m;
+    c.tuned_n = group->n;
+    c.tuned_k = group->k;
+    c.tuned_us = entry->ns < unknown_ns ? (double)entry->ns / 1000.0 : 0.0;
     if (other_shape)
-        choice.match = over <= 4 * under ? TERN_MATCH_NEAR : TERN_MATCH_DEFAULT;
+        c.match = over <= 4 * under ? TERN_MATCH_NEAR : TERN_MATCH_DEFAULT;
     else
-        choice.match = exact ? TERN_MATCH_EXACT : TERN_MATCH_BETWEEN;
-    return choice;
+        c.match = exact ? TERN_MATCH_EXACT : TERN_MATCH_BETWEEN;
+    return c;
 }
 
 /* Whether `name` is one of the names in `list`, which | separates. */
