@@ -418,11 +418,11 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
         tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
         if (PAIR == 2 && at.rank == 0) {
             skip_slices(state, shared, use, odd.k_end, at.k_end - STAGES); /* for the last ones nobody waits */
-            tern_half_send(state.sum[0], shared, X_BYTES, shared + SENT_AT);
+            tern_half_send<BLOCK_M / 2>(state.sum[0], shared, X_BYTES, shared + SENT_AT);
             return;
         }
         if (PAIR == 2)
-            tern_half_receive(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
+            tern_half_receive<BLOCK_M / 2>(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
         if (CLUSTER_K > 1 && !add_odd(at, state, shared, true))
             continue;
         tern_hide(state.lane); /* or addresses of stores take registers all through the loop */
@@ -440,7 +440,7 @@ __device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
     if (HALVES && warp < HALVES)
         tern_half_slice_init(shared + HALVES_AT, warp, READERS);
     if (PAIR == 2 && warp == STAGES)
-        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
+        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(BLOCK_M / 2));
     if (CLUSTER_K > 1 && (warp == STAGES || (PAIR == 4 && warp == STAGES + 1)))
         tern_barrier_init(shared + SENT_AT + 8 * (warp - STAGES), 1);
 }

@@ -279,7 +279,7 @@ end
 local function shape_rule(p, problem, gpu)
     local rows = 64 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
-    if p.BLOCK_M == 136 and (p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
+    if p.BLOCK_M == 136 and (p.PAIR ~= 2 and p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
         return "BLOCK_M 136 is for what is a little more than 128"
     end
     if p.CONSUMERS == 1 and p.PAIR ~= 4 then

@@ -72,7 +72,7 @@ static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0,
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (PAIR == 4   ? 16 * TERN_SPREAD_PARTS
-                         : PAIR == 3 ? 8
+                         : PAIR >= 2 ? 8
                                      : 16 * CLUSTER_K) ==
                       0 &&
                   CTA_TILES <= 32,
