@@ -31,8 +31,11 @@
 #include "tern/wgmma_store.cuh"
 
 /* The tensor map leaves ahead of the block's first barrier; with PAIR 3 not, where ptxas then puts the upper half of a descriptor together for
- * each product of the third warpgroup, 8 instructions a slice. */
-constexpr bool MAP_AHEAD = PAIR != 3;
+ * each product of the third warpgroup, 8 instructions a slice. Producers find their first tile ahead of that barrier, and consumers theirs behind
+ * it: all wait for the first copies, and instructions are cold, so that who fetches many keeps others from theirs. Not with PAIR 2 and 3, whose
+ * registers are all taken. Then a warp that would only wait makes the map, as the one that copies has a plan to make. */
+constexpr bool MAP_AHEAD = PAIR != 3, PLAN_AHEAD = PAIR % 4 == 0;
+constexpr int MAP_WARP = 4 * (CONSUMERS + ODD) + (PLAN_AHEAD ? -1 : 1);
 
 constexpr int RING_FREE = 1; /* a named barrier; those of warpgroups that store are 2 and up */
 
@@ -79,6 +82,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     }
     tern_place at;
     plan tiles(args, at);
+    if (PLAN_AHEAD)
+        tern_block_meet();
     if (X_COPY > 0 && MAP_AHEAD && warp == 1) /* behind the plan, which takes as long as the map's way */
         tern_tensor_map_acquire(map);
     if (PAIR == 2 || SHARERS > 1)
@@ -450,11 +455,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     const int warp = (int)tern_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
-    if (X_COPY > 0 && MAP_AHEAD && warp == 4 * (CONSUMERS + ODD) + 1)
+    if (X_COPY > 0 && MAP_AHEAD && warp == MAP_WARP) {
         send_map(args, shared, map);
+        if (PLAN_AHEAD) /* it is another warp that copies */
+            tern_tensor_map_acquire(map);
+    }
     if (threadIdx.x % 32 == 0)
         init_barriers(shared, warp);
-    __syncthreads();
+    if (!PLAN_AHEAD || warpgroup < CONSUMERS + ODD)
+        tern_block_meet();
     if (PAIR == 2 || SHARERS > 1)
         tern_cluster_arrive();
     if (warpgroup == CONSUMERS + ODD) {
