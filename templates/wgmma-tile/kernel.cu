@@ -330,14 +330,14 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
     }
 }
 
-/* Adds over the warpgroups that took turns and over the cluster; the first of them then has the sums that it stores. */
-__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared) {
-    if (K_PARTS > 1)
-        tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
+/* Adds over the warpgroups that took turns and over the cluster; the last of them then has the sums that it stores. */
+__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared, int stage) {
+    if constexpr (K_PARTS > 1)
+        tern_turn_sum<STAGES, X_BYTES>(state.sum, shared, stage, state.turn, 2 + state.warpgroup, 2 + CONSUMERS);
     if (CLUSTER_K > 1 && !at.alone) {
-        if (state.turn == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES, shared + SENT_AT,
-                                                                  state.sums_parity, at.rank);
+        if (state.turn == K_PARTS - 1)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SENT_AT, state.sums_parity,
+                                                                  at.rank, TERN_WARPGROUP * (K_PARTS - 1));
         else
             tern_cluster_pass();
         state.sums_parity ^= 1;
@@ -355,6 +355,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
+        const int stage = use.stage;
         tern_ring own = use; /* its first slice, if K reaches there */
         tern_ring_skip<STAGES>(own, state.turn);
         tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
@@ -366,8 +367,8 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         else
             multiply_tile<1>(at, state, shared, own);
         __syncwarp();
-        add_up(at, state, shared);
-        if (state.turn > 0 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
+        add_up(at, state, shared, stage);
+        if (state.turn < K_PARTS - 1 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
             continue;
         unsigned shares = STREAM_K == 2 ? 1u << share_of(at) : 1; /* that it stores; its own, where it cannot help */
         if (STREAM_K && at.part.all > 1)

@@ -106,7 +106,7 @@ local function cluster_rule(p, problem, gpu)
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
-    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.K_PARTS * p.CLUSTER_K - 1) // p.CLUSTER_K
+    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
     if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
