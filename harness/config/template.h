@@ -49,7 +49,7 @@ struct tern_template {
     bool dependent;     /* launch.dependent: it waits for the kernel ahead itself (tern/dependent.cuh) */
     char grid[3][192], block[192], smem[384], workspace[320],
         cluster[64];                                            /* expressions; "" where absent (cluster: x size) */
-    char busiest[512];                                          /* the same, for the cost model: space/grid.h */
+    char busiest[768];                                          /* the same, for the cost model: space/grid.h */
     char prologue[64], prologue_grid[192], prologue_block[192]; /* kernel launched first, and its launch; "" for none */
     struct tern_sandbox *lua;
     char hash[TERN_HASH_CHARS]; /* of kernel.cu and space.lua */

@@ -31,8 +31,11 @@
 #include "tern/wgmma_store.cuh"
 
 /* The tensor map leaves ahead of the block's first barrier; with PAIR 3 not, where ptxas then puts the upper half of a descriptor together for
- * each product of the third warpgroup, 8 instructions a slice. */
-constexpr bool MAP_AHEAD = PAIR != 3;
+ * each product of the third warpgroup, 8 instructions a slice. Producers find their first tile ahead of that barrier, and consumers theirs behind
+ * it: all wait for the first copies, and instructions are cold, so that who fetches many keeps others from theirs. Not with PAIR 2 and 3, whose
+ * registers are all taken. Then a warp that would only wait makes the map, as the one that copies has a plan to make. */
+constexpr bool MAP_AHEAD = PAIR != 3, PLAN_AHEAD = PAIR % 4 == 0;
+constexpr int MAP_WARP = 4 * (CONSUMERS + ODD) + (PLAN_AHEAD ? -1 : 1);
 
 constexpr int RING_FREE = 1; /* a named barrier; those of warpgroups that store are 2 and up */
 
@@ -79,6 +82,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
     }
     tern_place at;
     plan tiles(args, at);
+    if (PLAN_AHEAD)
+        tern_block_meet();
     if (X_COPY > 0 && MAP_AHEAD && warp == 1) /* behind the plan, which takes as long as the map's way */
         tern_tensor_map_acquire(map);
     if (PAIR == 2 || SHARERS > 1)
@@ -325,14 +330,14 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_pla
     }
 }
 
-/* Adds over the warpgroups that took turns and over the cluster; the first of them then has the sums that it stores. */
-__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared) {
-    if (K_PARTS > 1)
-        tern_part_sum<K_PARTS, WARPS_N, TERN_WARPGROUP * CONSUMERS>(state.sum, shared, state.turn, state.n, 2 + CONSUMERS);
+/* Adds over the warpgroups that took turns and over the cluster; the last of them then has the sums that it stores. */
+__device__ __forceinline__ void add_up(const tern_place &at, consumer &state, unsigned char *shared, int stage) {
+    if constexpr (K_PARTS > 1)
+        tern_turn_sum<STAGES, X_BYTES>(state.sum, shared, stage, state.turn, 2 + state.warpgroup, 2 + CONSUMERS);
     if (CLUSTER_K > 1 && !at.alone) {
-        if (state.turn == 0)
-            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared + PART_SUM_BYTES, shared + SENT_AT,
-                                                                  state.sums_parity, at.rank);
+        if (state.turn == K_PARTS - 1)
+            tern_cluster_sum<CLUSTER_K, TERN_WARPGROUP * WARPS_N>(state.sum, shared, shared + SENT_AT, state.sums_parity,
+                                                                  at.rank, TERN_WARPGROUP * (K_PARTS - 1));
         else
             tern_cluster_pass();
         state.sums_parity ^= 1;
@@ -350,6 +355,7 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         tern_cluster_wait();
     while (tiles.next(at)) {
         const int active = at.blocks > state.n ? (at.blocks - state.n + WARPS_N - 1) / WARPS_N : 0;
+        const int stage = use.stage;
         tern_ring own = use; /* its first slice, if K reaches there */
         tern_ring_skip<STAGES>(own, state.turn);
         tern_ring_skip<STAGES>(use, at.k_end - at.k_begin);
@@ -361,8 +367,8 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
         else
             multiply_tile<1>(at, state, shared, own);
         __syncwarp();
-        add_up(at, state, shared);
-        if (state.turn > 0 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
+        add_up(at, state, shared, stage);
+        if (state.turn < K_PARTS - 1 || (PAIR == 1 && at.half && !tern_half_sum(state.sum[0], shared, at.rank, active > 0)))
             continue;
         unsigned shares = STREAM_K == 2 ? 1u << share_of(at) : 1; /* that it stores; its own, where it cannot help */
         if (STREAM_K && at.part.all > 1)
@@ -418,11 +424,11 @@ __device__ __forceinline__ void consume_odd(const tern_args &args, unsigned char
         tern_ring_skip<STAGES>(use, odd.k_end - odd.k_begin);
         if (PAIR == 2 && at.rank == 0) {
             skip_slices(state, shared, use, odd.k_end, at.k_end - STAGES); /* for the last ones nobody waits */
-            tern_half_send(state.sum[0], shared, X_BYTES, shared + SENT_AT);
+            tern_half_send<BLOCK_M / 2>(state.sum[0], shared, X_BYTES, shared + SENT_AT);
             return;
         }
         if (PAIR == 2)
-            tern_half_receive(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
+            tern_half_receive<BLOCK_M / 2>(state.sum[0], shared + use.stage * X_BYTES, shared + SENT_AT);
         if (CLUSTER_K > 1 && !add_odd(at, state, shared, true))
             continue;
         tern_hide(state.lane); /* or addresses of stores take registers all through the loop */
@@ -440,7 +446,7 @@ __device__ __forceinline__ void init_barriers(unsigned char *shared, int warp) {
     if (HALVES && warp < HALVES)
         tern_half_slice_init(shared + HALVES_AT, warp, READERS);
     if (PAIR == 2 && warp == STAGES)
-        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(SUMS));
+        tern_half_init(shared + SENT_AT, TERN_HALF_BYTES(BLOCK_M / 2));
     if (CLUSTER_K > 1 && (warp == STAGES || (PAIR == 4 && warp == STAGES + 1)))
         tern_barrier_init(shared + SENT_AT + 8 * (warp - STAGES), 1);
 }
@@ -450,11 +456,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_tile(const s
     const int warp = (int)tern_uniform(threadIdx.x / 32), warpgroup = warp / 4;
     unsigned char *map = static_cast<unsigned char *>(args.workspace) + TERN_TENSOR_MAP * (unsigned long long)blockIdx.x;
     tern_wgmma_start();
-    if (X_COPY > 0 && MAP_AHEAD && warp == 4 * (CONSUMERS + ODD) + 1)
+    if (X_COPY > 0 && MAP_AHEAD && warp == MAP_WARP) {
         send_map(args, shared, map);
+        if (PLAN_AHEAD) /* it is another warp that copies */
+            tern_tensor_map_acquire(map);
+    }
     if (threadIdx.x % 32 == 0)
         init_barriers(shared, warp);
-    __syncthreads();
+    if (!PLAN_AHEAD || warpgroup < CONSUMERS + ODD)
+        tern_block_meet();
     if (PAIR == 2 || SHARERS > 1)
         tern_cluster_arrive();
     if (warpgroup == CONSUMERS + ODD) {

@@ -106,7 +106,7 @@ local function cluster_rule(p, problem, gpu)
     if p.BLOCK_M % (16 * p.CLUSTER_K) ~= 0 then
         return "blocks of a cluster own equally many rows of x, 16 at a time"
     end
-    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.K_PARTS * p.CLUSTER_K - 1) // p.CLUSTER_K
+    local sums = 256 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * p.BLOCK_M * (p.CLUSTER_K - 1) // p.CLUSTER_K
     if sums > p.STAGES * 256 * (p.BLOCK_M + 4 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS * problem.bits) then
         return "sums of a cluster do not fit in the ring"
     end
@@ -142,9 +142,12 @@ local held = "(CONSUMERS/K_PARTS*ROW_BLOCKS)"
 -- Elements of y that the busiest block computes. Warpgroups without a row block leave the tensor cores to the others, but not the
 -- time that dequantising takes: what is free in the last turn counts a quarter.
 local share = "ceil_div(" .. row_blocks .. ",max(" .. clusters .. ",1))"
--- PAIR 4: a part of a row block left over takes as long as 64 columns, for its weights must be dequantised.
-local busiest_block = "PAIR==4?64*(BLOCK_M+64)/CLUSTER_K:STREAM_K>0?64*BLOCK_M*" .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held
-    .. "*ceil_div(" .. share .. "," .. held .. "))/" .. cluster
+-- PAIR 4, as tern/spread.cuh deals: blocks with the same tile of x, their own row blocks, and parts of those left over. A part takes as long as
+-- 64 columns, for its weights must be dequantised.
+local spread = "max(min(ceil_div(N,64),SMS/CLUSTER_K/ceil_div(M,BLOCK_M)),1)"
+local spread_columns = "(ceil_div(N,64)/" .. spread .. "*BLOCK_M+64*ceil_div(ceil_div(N,64)%" .. spread .. "*8," .. spread .. "))"
+local busiest_block = "M==0?0:PAIR==4?64*" .. spread_columns .. "*ceil_div(ceil_div(M,BLOCK_M),max(SMS/CLUSTER_K,1))/CLUSTER_K:STREAM_K>0?64*BLOCK_M*"
+    .. row_blocks .. "/SMS:16*BLOCK_M*(3*" .. share .. "+" .. held .. "*ceil_div(" .. share .. "," .. held .. "))/" .. cluster
 
 -- What the busiest multiprocessor multiplies, in row blocks times rows of x, as tern/sweep.cuh deals them out. A warpgroup of one
 -- row block is busy in a tile that is not full as well, and below about 144 rows of x dequantising takes as long.
@@ -276,7 +279,7 @@ end
 local function shape_rule(p, problem, gpu)
     local rows = 64 * p.CONSUMERS // p.K_PARTS * p.ROW_BLOCKS
     local tiles = (problem.n + rows - 1) // rows * ((problem.m + p.BLOCK_M - 1) // p.BLOCK_M)
-    if p.BLOCK_M == 136 and (p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
+    if p.BLOCK_M == 136 and (p.PAIR ~= 2 and p.PAIR ~= 3 or problem.m <= 128 and not is_small(problem)) then
         return "BLOCK_M 136 is for what is a little more than 128"
     end
     if p.CONSUMERS == 1 and p.PAIR ~= 4 then

@@ -228,7 +228,8 @@ extern "C" __global__ void wgmma_pairs_columns(struct tern_args args) {
 }
 
 // Every CLUSTER blocks are a worker of tern_plan with PAIR 4; n = 64 k rows of W, m rows of x in tiles of 128. y: how many eighths of the
-// columns of how many k tiles of each (tile of x, row block) were multiplied, then the places of each block.
+// columns of how many k tiles of each (tile of x, row block) were multiplied, then the places of each block, then the columns of each block,
+// of which a part takes as long as 64 (space.lua).
 template <int CLUSTER> static void spread_row_blocks(struct tern_args args) {
     unsigned *y = (unsigned *)args.y;
     const int row_blocks = (int)args.k, tiles_m = (int)((args.m + 127) / 128);
@@ -244,6 +245,7 @@ template <int CLUSTER> static void spread_row_blocks(struct tern_args args) {
         tile[at.row_tile / 4] += (unsigned)(8 * at.blocks * (at.k_end - at.k_begin));
         tile[odd.row_tile / 4] += (unsigned)(odd.k_end - odd.k_begin);
         y[row_blocks * tiles_m + blockIdx.x]++;
+        y[row_blocks * tiles_m + gridDim.x + blockIdx.x] += (unsigned)(128 * at.blocks + 64 * at.half);
     }
 }
 extern "C" __global__ void wgmma_spread(struct tern_args args) {

@@ -10,17 +10,17 @@
 // blocks' sums of those into its `shared`, [sender][row block][unit][half][thread] of 16 bytes, and adds them in the order
 // own, then the others by rank: the result does not depend on timing. They go by asynchronous stores, which `barrier` of the owner
 // counts (one arrival; `parity` of its phase): no barrier of the cluster behind the stores, whose release would wait for all accesses
-// to memory. All threads of the cluster must pass tern_cluster_pass once, the THREADS that hold sums here;
+// to memory. All threads of the cluster must pass tern_cluster_pass once, the THREADS that hold sums, from thread `first` on, here;
 // every block is then past its use of `shared` before the first store into it, and the caller sees to it that nobody writes there
 // before all have read.
 template <int CLUSTER, int THREADS, int ROW_BLOCKS, int COUNT>
 __device__ __forceinline__ void tern_cluster_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *shared, void *barrier,
-                                                 int parity, int rank) {
+                                                 int parity, int rank, int first = 0) {
     constexpr int UNITS = COUNT / 8, OWN = UNITS / CLUSTER,
                   QUADS = 2 * ROW_BLOCKS * OWN; // of sums of four, from each sender
-    unsigned char *slots = shared + 16 * threadIdx.x;
+    unsigned char *slots = shared + 16 * (threadIdx.x - first);
     tern_cluster_pass();
-    if (threadIdx.x == 0)
+    if ((int)threadIdx.x == first)
         tern_barrier_arrive_expect(barrier, 16 * THREADS * QUADS * (CLUSTER - 1));
 #pragma unroll
     for (int i = 0; i < ROW_BLOCKS * COUNT / 4; i++) {

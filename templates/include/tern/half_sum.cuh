@@ -27,26 +27,26 @@ __device__ __forceinline__ void tern_half_offer(unsigned char *barriers, void *e
         tern_cluster_send(barriers + 16, barriers + 8, 0, {__uint_as_float((unsigned)fill.stage), 0.0f});
 }
 
-// Block 0, the warpgroup that has the sums; stages begin at `ring`, `pitch` bytes apart.
-template <int COUNT>
+// Block 0, the warpgroup that has the sums, USED a thread; stages begin at `ring`, `pitch` bytes apart.
+template <int USED, int COUNT>
 __device__ __forceinline__ void tern_half_send(const float (&sum)[COUNT], unsigned char *ring, int pitch,
                                                unsigned char *barriers) {
     tern_barrier_wait(barriers + 8, 0);
     const int stage = *reinterpret_cast<const volatile int *>(barriers + 16);
     unsigned char *to = ring + stage * pitch + 16 * (threadIdx.x % TERN_WARPGROUP);
 #pragma unroll
-    for (int i = 0; i < COUNT / 4; i++)
+    for (int i = 0; i < USED / 4; i++)
         tern_cluster_send(to + 16 * TERN_WARPGROUP * i, barriers, 1,
                           {sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]});
 }
 
 // Block 1, the warpgroup that takes them, from stage `from`.
-template <int COUNT>
+template <int USED, int COUNT>
 __device__ __forceinline__ void tern_half_receive(float (&sum)[COUNT], const unsigned char *from, unsigned char *barriers) {
     from += 16 * (threadIdx.x % TERN_WARPGROUP);
     tern_barrier_wait(barriers, 0);
 #pragma unroll
-    for (int i = 0; i < COUNT / 4; i++) {
+    for (int i = 0; i < USED / 4; i++) {
         const uint4 more = tern_shared_load_16(from + 16 * TERN_WARPGROUP * i);
         sum[4 * i] += __uint_as_float(more.x);
         sum[4 * i + 1] += __uint_as_float(more.y);

@@ -40,4 +40,37 @@ __device__ __forceinline__ void tern_part_sum(float (&sum)[ROW_BLOCKS][COUNT], u
         }
 }
 
+// Two warpgroups that take slices of a ring in turn: that of turn 1 then has the sums of both. That of turn 0, mostly done before, leaves its own and goes
+// on; they lie in stages that it alone has used, every other one from `first` on, BYTES each of STAGES at `ring`. Named barriers: `own` of the
+// warpgroup, `both` of the two.
+template <int STAGES, int BYTES, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ void tern_turn_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *ring, int first, int turn,
+                                              int own, int both) {
+    static_assert(4 * COUNT * TERN_WARPGROUP <= BYTES && 2 * ROW_BLOCKS <= STAGES, "a stage for each row block's sums");
+    if (turn == 0)
+        tern_block_sync(own, TERN_WARPGROUP); // none of its warps multiplies any more
+    else
+        tern_block_sync(both, 2 * TERN_WARPGROUP);
+#pragma unroll
+    for (int b = 0; b < ROW_BLOCKS; b++) {
+        float4 *slots = reinterpret_cast<float4 *>(ring + (first + 2 * b) % STAGES * BYTES) + threadIdx.x % TERN_WARPGROUP;
+        if (turn == 0) {
+#pragma unroll
+            for (int i = 0; i < COUNT / 4; i++)
+                slots[i * TERN_WARPGROUP] = float4{sum[b][4 * i], sum[b][4 * i + 1], sum[b][4 * i + 2], sum[b][4 * i + 3]};
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT / 4; i++) {
+            const float4 more = slots[i * TERN_WARPGROUP];
+            sum[b][4 * i] += more.x;
+            sum[b][4 * i + 1] += more.y;
+            sum[b][4 * i + 2] += more.z;
+            sum[b][4 * i + 3] += more.w;
+        }
+    }
+    if (turn == 0)
+        tern_block_arrive(both, 2 * TERN_WARPGROUP);
+}
+
 #endif

@@ -5,7 +5,6 @@
 
 #include "tern/abi.h"
 #include "tern/half_sum.cuh"
-#include "tern/part_sum.cuh"
 #include "tern/ring_weights.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/tile_plan.cuh"
@@ -69,10 +68,11 @@ static_assert(MAP_AT + (X_COPY > 0) * TERN_TENSOR_MAP <= 232448, "what a block m
 static_assert(STAGES >= 3, "a slice is released while the next one is used and one is on its way");
 static_assert(STAGES % K_PARTS == 0 && CONSUMERS % K_PARTS == 0,
               "parts are equal, and a stage has slices of one turn only: a barrier knows no more than a parity");
+static_assert(K_PARTS == 1 || (K_PARTS == 2 && WARPS_N == 1), "one warpgroup gives its sums to another");
 static_assert(ROW_BLOCKS <= 2, "multiply_tile has a form for one and for all");
 static_assert(CHUNKS % SETS == 0 && (!SCALE_SUMS || 16 * CHUNK <= groups::scale_k), "a chunk lies inside a scale group");
 static_assert(BLOCK_M % (PAIR == 4   ? 16 * TERN_SPREAD_PARTS
-                         : PAIR == 3 ? 8
+                         : PAIR >= 2 ? 8
                                      : 16 * CLUSTER_K) ==
                       0 &&
                   CTA_TILES <= 32,
@@ -80,9 +80,7 @@ static_assert(BLOCK_M % (PAIR == 4   ? 16 * TERN_SPREAD_PARTS
 static_assert((CLUSTER_K == 1 || (STREAM_K != 1 && PAIR % 4 == 0)) && (K_PARTS == 1 || (!STREAM_K && !PAIR)) &&
                   (SHARERS == 1 || (CLUSTER_K * K_PARTS == 1 && !STREAM_K && !PAIR)),
               "one way to divide K at a time, and none where x is shared");
-constexpr int PART_SUM_BYTES = TERN_PART_SUM_BYTES(K_PARTS, BLOCKS, BLOCK_M / 2);
-constexpr int ODD_SUMS_AT =
-    PART_SUM_BYTES + (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256; /* PAIR 4, CLUSTER_K 2 */
+constexpr int ODD_SUMS_AT = (CLUSTER_K - 1) * (BLOCK_M / CLUSTER_K) * BLOCKS * 256; /* PAIR 4, CLUSTER_K 2 */
 static_assert(ODD_SUMS_AT + (PAIR == 4) * ODD_COLUMNS * 256 <= OUTPUT_AT, "sums fit in the ring");
 static_assert(PAIR < 4 || CLUSTER_K <= 2, "one block gives its sums of the shared row block to the other");
 
