@@ -12,6 +12,8 @@
 // Row blocks first .. first + blocks - 1. The shared one is the last of rank 0, which has its k tiles 0 .. half - 1, and the first
 // of rank 1, which has the rest.
 template <bool PAIR, int WARPS_N, int ROW_BLOCKS> struct tern_share {
+    static_assert(WARPS_N <= 4, "of items that are divided there are two at most");
+    static constexpr int split = (WARPS_N + 1) / 2; // warpgroups that divide the first of two items
     static constexpr int tile_blocks = WARPS_N * ROW_BLOCKS * (PAIR ? 2 : 1) - (PAIR ? 1 : 0); // of both blocks, at most
     int first, blocks, half, rank; // half: 0 where nothing is shared
     int each, items;               // row blocks that each warpgroup n has whole; what is left, the half one last
@@ -37,12 +39,13 @@ template <bool PAIR, int WARPS_N, int ROW_BLOCKS> struct tern_share {
     static __device__ __forceinline__ int step(const tern_sweep &sweep) {
         return sweep.tiles_m > 1 || sweep.end - sweep.next > tile_blocks ? 4 : highest(sweep);
     }
-    // The item of warpgroup n, if it has one, the first warpgroup that has it, and behind the last.
+    // The item of warpgroup n, if it has one, the first warpgroup that has it, and behind the last. Divided are one item or two: all n, or those below
+    // `split`, have the first one. This is asked at the end too, where code is cold: no divisions.
     __device__ __forceinline__ bool has_item(int n) const { return divided || n < items; }
-    __device__ __forceinline__ int item(int n) const { return divided ? n * items / WARPS_N : n; }
-    __device__ __forceinline__ int owner(int n) const { return divided ? (item(n) * WARPS_N + items - 1) / items : n; }
+    __device__ __forceinline__ int item(int n) const { return divided ? (items > 1 && n >= split ? 1 : 0) : n; }
+    __device__ __forceinline__ int owner(int n) const { return divided ? (items > 1 && n >= split ? split : 0) : n; }
     __device__ __forceinline__ int behind(int n) const {
-        return divided ? ((item(n) + 1) * WARPS_N + items - 1) / items : n + 1;
+        return divided ? (items > 1 && n < split ? split : WARPS_N) : n + 1;
     }
     __device__ __forceinline__ bool gives(int n) const { return owner(n) != n; }
     // It has half a row block of two blocks, or part of that.
