@@ -22,14 +22,16 @@ __device__ __forceinline__ void tern_cluster_sync() {
 // only barriers that are published (bulk.cuh) are visible behind it: a release would wait for all memory accesses on their way,
 // about a thousand cycles ahead of the first load.
 __device__ __forceinline__ void tern_cluster_arrive() {
-#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
+#ifdef TERN_EMULATOR
+    tern_emu_cluster_arrive();
+#elif __CUDA_ARCH__ >= 900
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory");
 #endif
 }
 __device__ __forceinline__ void tern_cluster_wait() {
 #ifdef TERN_EMULATOR
-    tern_emu_cluster_sync();
+    tern_emu_cluster_wait();
 #elif __CUDA_ARCH__ >= 900
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
