@@ -113,9 +113,12 @@ __device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
 __device__ __forceinline__ int own_blocks(const tern_sweep &sweep, const worker &self) {
     return ((int)sweep.blocks - self.n + WARPS_N - 1) / WARPS_N;
 }
-/* The warp's 16-row tile in row block b of those. */
+/* Which of W's row block b of those is; the warp's 16-row tile there. */
+__device__ __forceinline__ int own_block(const tern_sweep &sweep, const worker &self, int b) {
+    return (int)sweep.row_block + b * WARPS_N + self.n;
+}
 __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &self, int b) {
-    return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
+    return 4 * own_block(sweep, self, b) + self.warp;
 }
 
 /* ---- x: four warps ---- */
@@ -418,7 +421,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, const tern_swe
     const int rank = (self.rank - units::first(self.n) + CLUSTER_K) % CLUSTER_K;
     const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, rank};
     tern_store_blocks<CLUSTER_K, ROW_BLOCKS, !GROUPED>(
-        args, to, active, [&](int b) { return own_tile(sweep, self, b); }, self.row_tiles, state.sum);
+        args, to, active, [&](int b) { return own_block(sweep, self, b); }, self.row_tiles, state.sum);
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {

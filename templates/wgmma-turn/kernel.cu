@@ -106,9 +106,9 @@ __device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
 __device__ __forceinline__ share find_share(const tern_sweep &sweep, const worker &self) {
     return share::find(sweep, self.rank, self.k_tiles);
 }
-/* The warp's 16-row tile in slot b of its warpgroup; one outside W where that is empty. */
-__device__ __forceinline__ int own_tile(const share &mine, const worker &self, int b) {
-    return mine.empty(self.n, b) ? self.row_tiles + self.warp : (mine.first + mine.place(self.n, b)) * 4 + self.warp;
+/* Which of W's row blocks is in slot b of the warpgroup; one outside W where that is empty. */
+__device__ __forceinline__ int own_block(const share &mine, const worker &self, int b) {
+    return mine.empty(self.n, b) ? (self.row_tiles + 3) / 4 : mine.first + mine.place(self.n, b);
 }
 
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
@@ -360,7 +360,7 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
         if (!GROUPED && HAS_ZEROS)
-            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(mine, self, b), self.row_tiles, self.lane);
+            state.zero[b] = tern_row_zeros<BITS>(args, 4 * own_block(mine, self, b) + self.warp, self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
@@ -406,7 +406,7 @@ __device__ __forceinline__ void store_sums(const tern_args &args, long long x_ro
     const int given = self.rank == 1 && mine.has_half(self.n) && !mine.gives(self.n) ? 1 : 0;
     tern_store_blocks<CLUSTER_K, STORED, !GROUPED>(
         args, to, tern_parts_share<WARPS_K>(mine.slots(self.n), self.part) - given,
-        [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); }, self.row_tiles, state.sum);
+        [&](int i) { return own_block(mine, self, i * WARPS_K + self.part); }, self.row_tiles, state.sum);
 }
 
 /* All k tiles that are the warpgroup's. Its last slot may have something to do in some of them only. Those that take k tiles in turn all have

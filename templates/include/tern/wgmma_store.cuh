@@ -68,18 +68,42 @@ __device__ __forceinline__ tern_zero_bias tern_row_zeros(const tern_args &args, 
     return tern_zero_biases<BITS>(zeros[0], zeros[1]);
 }
 
-// The same for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever row
-// blocks: each warp stores one, and few barriers are passed. Owners of units as in unit_owner.cuh; to.rank counts from the warpgroup's first
-// block on. `place` gives the warp's 16-row tile in a row block. With ROW_SCALES the sums are multiplied by one scale a row.
+// Sums of row blocks 0 .. blocks - 1, BLOCKS at most, times one scale a row (ROW_SCALES), plus the bias. `place` as below.
+template <int BLOCKS, bool ROW_SCALES, int ROW_BLOCKS, int COUNT, typename PLACE>
+__device__ __forceinline__ void tern_blocks_scale(const tern_args &args, int blocks, const PLACE &place, int row_tiles,
+                                                  int warp, int lane, float (&sum)[ROW_BLOCKS][COUNT]) {
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++) {
+        if (b >= blocks)
+            break;
+        const int tile = 4 * place(b) + warp;
+        const float2 scale = ROW_SCALES ? tern_row_scales(args, tile, row_tiles, lane) : float2{1.0f, 1.0f};
+        const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            sum[b][i] = fmaf(sum[b][i], i / 2 % 2 ? scale.y : scale.x, i / 2 % 2 ? bias.y : bias.x);
+    }
+}
+
+// The same as tern_store_sums for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever
+// row blocks: each warp stores one, and few barriers are passed. Owners of units as in unit_owner.cuh; to.rank counts from the warpgroup's first
+// block on. `place` tells which of W's a row block is. With ROW_SCALES the sums are multiplied by one scale a row.
+// All of it is cold code that runs once: what most layers do not have, scales and biases, is beside the way, and nothing is asked twice.
 template <int CLUSTER, int BLOCKS, bool ROW_SCALES, int ROW_BLOCKS, int COUNT, typename PLACE>
 __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks,
-                                                  const PLACE &place, int row_tiles, const float (&sum)[ROW_BLOCKS][COUNT]) {
+                                                  const PLACE &place, int row_tiles, float (&sum)[ROW_BLOCKS][COUNT]) {
     typedef struct tern_units<CLUSTER, BLOCKS, COUNT / 8> units;
-    const int lane = to.lane, chunk = lane % 8, own = units::count(blocks, to.rank);
-    unsigned char *mine = to.slots + to.warp * TERN_STORE_SLOT;
-    const unsigned char *from =
-        to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // the unit that this warp stores
-    const long long pitch = 4 * args.n;                                    // of rows that a lane stores one after the other
+    int lane = to.lane;
+    tern_hide(lane); // what is made of it would else be made ahead of the loop over k, and kept
+    const int chunk = lane % 8, own = units::count(blocks, to.rank);
+    if (ROW_SCALES || args.bias)
+        tern_blocks_scale<BLOCKS, ROW_SCALES>(args, blocks, place, row_tiles, to.warp, lane, sum);
+    unsigned char *mine = tern_shared_kept(tern_turn_row(to.slots + to.warp * TERN_STORE_SLOT, lane));
+    const tern_turned from = // of the unit that this warp stores
+        tern_turned_at(to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT, lane / 8, lane % 2);
+    const long long pitch = 4 * args.n;                   // of rows that a lane stores one after the other
+    const int left = (int)(args.m - to.x_row) - lane / 8; // rows of x from the lane's first on
+    unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + lane / 8) * args.n + 8 * chunk;
 #pragma unroll
     for (int first = 0; first < units::most; first += 4) {
         if (first >= own)
@@ -88,7 +112,6 @@ __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const t
         for (int i = 0; i < 4 && first + i < units::most; i++) {
             if (first + i >= own)
                 break;
-            const int tile = place(units::block_of(first + i, to.rank));
             float d[8];
 #pragma unroll
             for (int rank = 0; rank < CLUSTER; rank++) /* indices of registers must be constants */
@@ -98,23 +121,21 @@ __device__ __forceinline__ void tern_store_blocks(const tern_args &args, const t
                         d[e] = rank == 0 || to.rank == rank
                                    ? sum[units::block_of(first + i, rank)][8 * units::unit_of(first + i, rank) + e]
                                    : d[e];
-            tern_turn_put<BF16>(mine + i * TERN_TURN_SLOT, d,
-                                ROW_SCALES ? tern_row_scales(args, tile, row_tiles, lane) : float2{1.0f, 1.0f},
-                                tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4), lane);
+            tern_turn_put<BF16>(mine + i * TERN_TURN_SLOT, d);
         }
         tern_block_sync(to.barrier, TERN_WARPGROUP);
-        const int item = first + to.warp, row = 16 * units::unit_of(item, to.rank) + lane / 8;
-        const long long n = 16LL * (place(units::block_of(item, to.rank)) - to.warp) + 8 * chunk,
-                        rows = item < own && n < args.n ? args.m - to.x_row - row : 0;
-        unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
+        const int item = first + to.warp, row = 16 * units::unit_of(item, to.rank);
+        const unsigned n = 64u * (unsigned)place(units::block_of(item, to.rank));
+        const int rows = item < own && n + 8 * chunk < (unsigned)args.n ? left - row : 0;
+        unsigned short *at = y + row * args.n + n;
         uint4 out[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) // of all rows, in short code, which is cold
-            out[i] = tern_turn_get(from, 4 * i + lane / 8, lane % 2);
+        for (int i = 0; i < 4; i++) // of all rows, in short code
+            out[i] = tern_turn_get(from, i);
 #pragma unroll
-        for (int i = 0; i < 4; i++, y += pitch)
+        for (int i = 0; i < 4; i++, at += pitch)
             if (4 * i < rows)
-                tern_store_stream_16(y, out[i]);
+                tern_store_stream_16(at, out[i]);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
     }
 }
