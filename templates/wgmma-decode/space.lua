@@ -3,7 +3,7 @@
 -- Bytes of shared memory: the ring of x, those of the weights (codes, and 48 bytes of scales and zeros a group), output
 -- slots, barriers.
 local smem = "WARPS_K*STAGES*256*BLOCK_M+4*WARPS_N*WARPS_K*SLOTS*ROW_BLOCKS*(256*BITS"
-    .. "+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+8320*WARPS_N+24*STAGES+8"
+    .. "+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+8328*WARPS_N+24*STAGES"
 
 local function weight_bytes(p, problem) -- in the rings of all warps
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -81,7 +81,7 @@ local function ring_rule(p, problem, gpu)
     if weights < 24576 or weights > 98304 or p.SLOTS > 4 and weights >= 2 * 24576 then
         return "between 24 and 96 KB of weights in flight are wanted, in the fewest slots"
     end
-    local room = gpu.smem_block_bytes - weights - 8320 * p.WARPS_N - 8
+    local room = gpu.smem_block_bytes - weights - 8328 * p.WARPS_N
     local stage = 256 * p.BLOCK_M * p.WARPS_K + 24
     if p.STAGES * stage > room then
         return "the rings do not fit in shared memory"
