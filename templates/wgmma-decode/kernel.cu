@@ -53,7 +53,7 @@ constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * weights::ring_bytes;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
 constexpr int SUM_BARRIERS_AT =
     BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs, one for each WARPS_N */
-/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
+/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, and behind them those of the other CTAs. */
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
 typedef struct tern_units<CLUSTER_K, ROW_BLOCKS, BLOCK_M / 16> units;
 constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, WARPS_N, 8 * units::most);
@@ -63,7 +63,7 @@ constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56,
 
 static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
-static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
+static_assert(PART_SUMS + CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
 
 enum { ALL_THREADS = 1, ALL_CONSUMERS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each WARPS_N */
 
@@ -400,19 +400,22 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
 /* Of the row blocks of a warpgroup, units of 16 rows of x: those that this CTA stores, from its first one on (unit_owner.cuh). */
 typedef float own_units[units::most][8];
 
-/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
+/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. That the ring is idle, blocks of a cluster
+ * tell each other while they add up their own parts. */
 __device__ __forceinline__ void add_up(const tern_sweep &sweep, const worker &self, int rank, consumer &state,
                                        own_units &own, unsigned char *shared) {
+    if (CLUSTER_K > 1)
+        tern_cluster_arrive();
     if (WARPS_K > 1)
         tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS,
                                                    own_blocks(sweep, self));
     if (CLUSTER_K > 1)
-        tern_cluster_pass();
+        tern_cluster_wait();
     if (self.part == 0)
-        tern_cluster_sum_units<CLUSTER_K, WARPS_N>(state.sum, own, shared, shared + SUM_BARRIERS_AT + 8 * self.n,
+        tern_cluster_sum_units<CLUSTER_K, WARPS_N>(state.sum, own, shared + PART_SUMS, shared + SUM_BARRIERS_AT + 8 * self.n,
                                                    state.sums_parity, rank, self.n, (int)sweep.blocks);
     if (PARTS > 1)
-        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
 }
 
 /* Rounds and stores y. */

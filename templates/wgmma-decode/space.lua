@@ -91,7 +91,7 @@ local function ring_rule(p, problem, gpu)
     end
     local units = p.ROW_BLOCKS * (p.BLOCK_M // 16) -- of 16 rows of x that a warpgroup has
     local own = (units + p.CLUSTER_K - 1) // p.CLUSTER_K
-    if 4096 * p.WARPS_N * math.max(units * (p.WARPS_K - 1), own * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
+    if 4096 * p.WARPS_N * (units * (p.WARPS_K - 1) + own * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
         return "sums do not fit in the ring of x"
     end
 end
