@@ -86,17 +86,39 @@ void tern_emu_named_sync(int id, int threads, int wait, const char *file, int li
     }
 }
 
-/* barrier.cluster.arrive + wait of every thread of every block in the cluster. */
-void tern_emu_cluster_barrier(const char *file, int line) {
-    struct tern_emu_machine *machine = tern_emu_running;
-    arrive(machine, TERN_EMU_AT_CLUSTER, file, line);
-    if (++machine->cluster_arrived == (int)machine->thread_count) {
-        machine->cluster_arrived = 0;
-        for (size_t i = 0; i < machine->thread_count; i++) {
-            machine->threads[i].state = TERN_EMU_READY;
-        }
+/* The last thread of the cluster has arrived: those that wait may go on, others will not have to. */
+static void release_cluster(struct tern_emu_machine *machine) {
+    machine->cluster_arrived = 0;
+    for (size_t i = 0; i < machine->thread_count; i++) {
+        struct tern_emu_thread *t = &machine->threads[i];
+        t->cluster = TERN_EMU_CLUSTER_PASSED;
+        t->state = t->state == TERN_EMU_AT_CLUSTER ? TERN_EMU_READY : t->state;
     }
-    tern_emu_machine_wait(machine);
+}
+
+void tern_emu_cluster_barrier_arrive(void) {
+    struct tern_emu_machine *machine = tern_emu_running;
+    if (machine->current->cluster != TERN_EMU_CLUSTER_NONE) {
+        tern_emu_machine_fault(machine, "barrier.cluster: a thread arrives again before it has waited");
+    }
+    machine->current->cluster = TERN_EMU_CLUSTER_ARRIVED;
+    machine->progress++;
+    if (++machine->cluster_arrived == (int)machine->thread_count) {
+        release_cluster(machine);
+    }
+}
+
+void tern_emu_cluster_barrier_wait(const char *file, int line) {
+    struct tern_emu_machine *machine = tern_emu_running;
+    struct tern_emu_thread *self = machine->current;
+    if (self->cluster == TERN_EMU_CLUSTER_NONE) {
+        tern_emu_machine_fault(machine, "barrier.cluster: a thread waits that has not arrived");
+    }
+    if (self->cluster == TERN_EMU_CLUSTER_ARRIVED) {
+        arrive(machine, TERN_EMU_AT_CLUSTER, file, line);
+    }
+    tern_emu_machine_wait(machine); /* even if all have arrived: no thread gains from coming last */
+    self->cluster = TERN_EMU_CLUSTER_NONE;
 }
 
 /* ---- warps

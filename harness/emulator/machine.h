@@ -28,6 +28,9 @@ enum tern_emu_thread_state {
     TERN_EMU_DONE
 };
 
+/* Where a thread stands with the barrier of its cluster: all others have arrived too (PASSED), but it has not waited yet. */
+enum tern_emu_cluster_phase { TERN_EMU_CLUSTER_NONE, TERN_EMU_CLUSTER_ARRIVED, TERN_EMU_CLUSTER_PASSED };
+
 struct tern_emu_copy { /* one cp.async */
     void *to;
     const void *from;
@@ -38,6 +41,7 @@ struct tern_emu_copy { /* one cp.async */
 struct tern_emu_thread {
     struct tern_fiber fiber;
     enum tern_emu_thread_state state;
+    enum tern_emu_cluster_phase cluster;
     struct tern_emu_block *block;
     unsigned index;   /* within the block */
     const char *file; /* site of the barrier or collective where it waits, or last waited */
@@ -132,7 +136,8 @@ _Noreturn void tern_emu_machine_abandon(struct tern_emu_machine *machine); /* th
 /* collective.c */
 int tern_emu_block_sync(int predicate, const char *file, int line);
 void tern_emu_named_sync(int id, int threads, int wait, const char *file, int line);
-void tern_emu_cluster_barrier(const char *file, int line);
+void tern_emu_cluster_barrier_arrive(void);
+void tern_emu_cluster_barrier_wait(const char *file, int line);
 void tern_emu_collective(uint32_t mask, const void *value, size_t bytes, void *all, const char *file, int line);
 uint32_t tern_emu_active_mask(void);
 /* Why nobody can run: appended to machine->fault. */

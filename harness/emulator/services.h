@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TERN_EMU_VERSION        3
+#define TERN_EMU_VERSION        4
 #define TERN_EMU_EXCHANGE_BYTES 512 /* largest value of one lane in a collective */
 
 struct tern_emu_services {
@@ -15,7 +15,8 @@ struct tern_emu_services {
     /* __syncthreads and relatives: returns how many threads of the block came with a nonzero predicate. */
     int (*block_sync)(int predicate, const char *file, int line);
     void (*named_sync)(int id, int threads, int wait, const char *file, int line);
-    void (*cluster_sync)(const char *file, int line);
+    void (*cluster_arrive)(void);
+    void (*cluster_wait)(const char *file, int line);
     uint32_t (*active_mask)(void); /* lanes of the warp that have not exited */
     void *(*dynamic_shared)(size_t *bytes);
     void (*fault)(const char *what);

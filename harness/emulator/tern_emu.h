@@ -56,7 +56,9 @@ void tern_emu_dependency_wait(void);
 int tern_emu_cluster_rank(void);
 int tern_emu_cluster_size(void);
 void *tern_emu_cluster_map(void *shared, int rank);
-void tern_emu_cluster_sync(void);
+void tern_emu_cluster_arrive(void);
+void tern_emu_cluster_wait(void);
+void tern_emu_cluster_sync(void); /* both */
 
 #ifdef __cplusplus
 }

@@ -51,8 +51,9 @@ typedef struct tern_warp_weights<BITS, groups, GROUPED, (HAS_ZEROS != 0), ROW_BL
 constexpr int WEIGHTS_AT = STAGES * WARPS_K * X_BYTES;
 constexpr int OUTPUT_AT = WEIGHTS_AT + 4 * WARPGROUPS * weights::ring_bytes;
 constexpr int BARRIERS_AT = OUTPUT_AT + 4 * WARPS_N * TERN_STORE_SLOT;
-constexpr int SUM_BARRIER_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs */
-/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, or of the other CTAs. */
+constexpr int SUM_BARRIERS_AT =
+    BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* of sums from other CTAs, one for each WARPS_N */
+/* fp32 sums meet in the ring of x, which is idle then: those of the other parts of K, and behind them those of the other CTAs. */
 constexpr int PART_SUMS = TERN_PART_SUM_BYTES(WARPS_K, BLOCKS, BLOCK_M / 2);
 typedef struct tern_units<CLUSTER_K, ROW_BLOCKS, BLOCK_M / 16> units;
 constexpr int CLUSTER_SUMS = TERN_PART_SUM_BYTES(CLUSTER_K, WARPS_N, 8 * units::most);
@@ -62,7 +63,7 @@ constexpr int PRODUCER_REGISTERS = WARPGROUPS > 3 ? 32 : 56,
 
 static_assert(STAGES >= 3 && STAGES < 32, "a slice is released while the next one is used and one is on its way");
 static_assert(SLOTS >= 2, "a slot to use and one to fill");
-static_assert(PART_SUMS <= WEIGHTS_AT && CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
+static_assert(PART_SUMS + CLUSTER_SUMS <= WEIGHTS_AT, "sums fit in the ring of x");
 
 enum { ALL_THREADS = 1, ALL_CONSUMERS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one for each WARPS_N */
 
@@ -113,9 +114,12 @@ __device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
 __device__ __forceinline__ int own_blocks(const tern_sweep &sweep, const worker &self) {
     return ((int)sweep.blocks - self.n + WARPS_N - 1) / WARPS_N;
 }
-/* The warp's 16-row tile in row block b of those. */
+/* Which of W's row block b of those is; the warp's 16-row tile there. */
+__device__ __forceinline__ int own_block(const tern_sweep &sweep, const worker &self, int b) {
+    return (int)sweep.row_block + b * WARPS_N + self.n;
+}
 __device__ __forceinline__ int own_tile(const tern_sweep &sweep, const worker &self, int b) {
-    return ((int)sweep.row_block + b * WARPS_N + self.n) * 4 + self.warp;
+    return 4 * own_block(sweep, self, b) + self.warp;
 }
 
 /* ---- x: four warps ---- */
@@ -156,8 +160,8 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
 #pragma unroll
         for (int stage = 0; stage < STAGES; stage++)
             tern_slice_prepare(shared + BARRIERS_AT, stage, 1, 4 * WARPGROUPS, 32 * WARPS_K);
-        if (CLUSTER_K > 1)
-            tern_barriers_init(shared + SUM_BARRIER_AT, 1, 1);
+        for (int n = 0; CLUSTER_K > 1 && n < WARPS_N; n++)
+            tern_barriers_init(shared + SUM_BARRIERS_AT + 8 * n, 1, 1);
         tern_barriers_publish();
     }
     const worker self = find_worker(args);
@@ -175,7 +179,7 @@ __device__ __forceinline__ void produce(const tern_args &args, unsigned char *sh
         }
         meet(started); /* where there were no k tiles */
         __syncwarp();
-        if (CLUSTER_K > 1) /* the barrier of tern_cluster_sum_units */
+        if (CLUSTER_K > 1) /* that of add_up */
             tern_cluster_pass();
         if (PARTS > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
@@ -393,32 +397,37 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const tern_swe
 
 /* ---- sums to y ---- */
 
-/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. */
-__device__ __forceinline__ void add_up(const tern_sweep &sweep, const worker &self, consumer &state, unsigned char *shared) {
+/* Of the row blocks of a warpgroup, units of 16 rows of x: those that this CTA stores, from its first one on (unit_owner.cuh). */
+typedef float own_units[units::most][8];
+
+/* Adds over the parts of K in the CTA and in the cluster; then the first part of each has the sums that it stores. That the ring is idle, blocks of a cluster
+ * tell each other while they add up their own parts. */
+__device__ __forceinline__ void add_up(const tern_sweep &sweep, const worker &self, int rank, consumer &state,
+                                       own_units &own, unsigned char *shared) {
+    if (CLUSTER_K > 1)
+        tern_cluster_arrive();
     if (WARPS_K > 1)
         tern_part_sum<WARPS_K, WARPS_N, CONSUMERS>(state.sum, shared, self.part, self.n, ALL_CONSUMERS,
                                                    own_blocks(sweep, self));
-    if (CLUSTER_K > 1) {
-        if (self.part == 0)
-            tern_cluster_sum_units<CLUSTER_K, WARPS_N>(state.sum, shared, shared + SUM_BARRIER_AT, state.sums_parity,
-                                                       self.rank, self.n, (int)sweep.blocks);
-        else
-            tern_cluster_pass();
-        state.sums_parity ^= 1;
-    }
+    if (CLUSTER_K > 1)
+        tern_cluster_wait();
+    if (self.part == 0)
+        tern_cluster_sum_units<CLUSTER_K, WARPS_N>(state.sum, own, shared + PART_SUMS, shared + SUM_BARRIERS_AT + 8 * self.n,
+                                                   state.sums_parity, rank, self.n, (int)sweep.blocks);
     if (PARTS > 1)
-        tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
+        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
 }
 
 /* Rounds and stores y. */
-__device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self,
-                                           consumer &state, unsigned char *shared, int active) {
+__device__ __forceinline__ void store_sums(const tern_args &args, const tern_sweep &sweep, const worker &self, int rank,
+                                           own_units &own, unsigned char *shared, int active) {
     unsigned char *slots = shared + OUTPUT_AT + self.n * 4 * TERN_STORE_SLOT;
     const long long x_row = (long long)sweep.tile_m * BLOCK_M;
-    const int rank = (self.rank - units::first(self.n) + CLUSTER_K) % CLUSTER_K;
-    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, rank};
-    tern_store_blocks<CLUSTER_K, ROW_BLOCKS, !GROUPED>(
-        args, to, active, [&](int b) { return own_tile(sweep, self, b); }, self.row_tiles, state.sum);
+    const tern_store to = {slots, OUTPUT + self.n, self.warp, self.lane, x_row, 0};
+    const auto place = [&](int i) -> tern_unit {
+        return {own_block(sweep, self, units::block_of(i, rank)), units::unit_of(i, rank)};
+    };
+    tern_store_units<!GROUPED>(args, to, units::count(active, rank), place, self.row_tiles, own);
 }
 
 __device__ __forceinline__ void consume(const tern_args &args, const worker &self, stream &ahead, unsigned char *shared) {
@@ -439,9 +448,11 @@ __device__ __forceinline__ void consume(const tern_args &args, const worker &sel
             multiply_active<ROW_BLOCKS>(args, self, state, ahead, shared, active);
         skip_slices(self, state, shared, active > 0 ? self.steps - length : self.steps);
         __syncwarp();
-        add_up(sweep, self, state, shared);
+        const int rank = (self.rank - units::first(self.n) + CLUSTER_K) % CLUSTER_K; /* from the first owner on */
+        own_units own;
+        add_up(sweep, self, rank, state, own, shared);
         if (self.part == 0)
-            store_sums(args, sweep, self, state, shared, active);
+            store_sums(args, sweep, self, rank, own, shared, active);
     }
 }
 

@@ -3,7 +3,7 @@
 -- Bytes of shared memory: the ring of x, those of the weights (codes, and 48 bytes of scales and zeros a group), output
 -- slots, barriers.
 local smem = "WARPS_K*STAGES*256*BLOCK_M+4*WARPS_N*WARPS_K*SLOTS*ROW_BLOCKS*(256*BITS"
-    .. "+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+8320*WARPS_N+24*STAGES+8"
+    .. "+48*(GROUP%128==0?1:1+ceil_div(96,GROUP)))+8328*WARPS_N+24*STAGES"
 
 local function weight_bytes(p, problem) -- in the rings of all warps
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -81,7 +81,7 @@ local function ring_rule(p, problem, gpu)
     if weights < 24576 or weights > 98304 or p.SLOTS > 4 and weights >= 2 * 24576 then
         return "between 24 and 96 KB of weights in flight are wanted, in the fewest slots"
     end
-    local room = gpu.smem_block_bytes - weights - 8320 * p.WARPS_N - 8
+    local room = gpu.smem_block_bytes - weights - 8328 * p.WARPS_N
     local stage = 256 * p.BLOCK_M * p.WARPS_K + 24
     if p.STAGES * stage > room then
         return "the rings do not fit in shared memory"
@@ -91,7 +91,7 @@ local function ring_rule(p, problem, gpu)
     end
     local units = p.ROW_BLOCKS * (p.BLOCK_M // 16) -- of 16 rows of x that a warpgroup has
     local own = (units + p.CLUSTER_K - 1) // p.CLUSTER_K
-    if 4096 * p.WARPS_N * math.max(units * (p.WARPS_K - 1), own * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
+    if 4096 * p.WARPS_N * (units * (p.WARPS_K - 1) + own * (p.CLUSTER_K - 1)) > p.STAGES * p.WARPS_K * 256 * p.BLOCK_M then
         return "sums do not fit in the ring of x"
     end
 end

@@ -13,7 +13,7 @@
  *   WARPS_K         as many times so many take k tiles in turn, and divide the row blocks when their sums have met
  *   ROW_BLOCKS      64-row blocks of W that a warpgroup has at once: each slice of x serves all of them
  *   CLUSTER_K       CTAs of a cluster that split K; their sums meet in shared memory
- *   PAIR            1: two CTAs of a cluster share an odd row block, half of K each; 0: whole row blocks
+ *   PAIR            1: two CTAs of a cluster share an odd row block, half of K each, and multiply that first; 0: whole row blocks
  *   STAGES          k tiles in the ring
  *   SCALE_WEIGHTS   1: group scale times (q - z) in the type of x before the multiply; 0: fp32 scale on the sums of each group
  *   ROUND_WEIGHTS   says that SCALE_WEIGHTS rounds (it does not for ternary in binary16); not used here
@@ -23,11 +23,10 @@
  * Bound by the issue of instructions up to M = 32, by that and the tensor cores at 64; expected 0.4 to 0.6 of the limit. */
 #include "tern/abi.h"
 #include "tern/first_copy.cuh"
-#include "tern/pair_share.cuh"
+#include "tern/pair_sum.cuh"
 #include "tern/short_scale.cuh"
 #include "tern/slice_ring.cuh"
 #include "tern/slice_turn.cuh"
-#include "tern/sum_share.cuh"
 #include "tern/sweep.cuh"
 #include "tern/weight_box.cuh"
 #include "tern/wgmma_slice.cuh"
@@ -51,9 +50,9 @@ typedef struct tern_weight_boxes<BITS, groups, GROUPED, HAS_ZEROS, CTA_TILES> bo
 constexpr int TILE_BYTES = boxes::tile_bytes, CODE_BYTES = boxes::code_bytes, SIDE_BYTES = boxes::side_bytes;
 constexpr int CODES_AT = STAGES * X_BYTES, SIDE_AT = CODES_AT + STAGES * CODE_BYTES;
 constexpr int OUTPUT_AT = SIDE_AT + STAGES * SIDE_BYTES, SUMS_AT = OUTPUT_AT + 4 * WARPGROUPS * TERN_STORE_SLOT;
-/* fp32 sums of a thread that come from the other CTA: of half a row block, or the part of each that this CTA stores. */
-constexpr int SUMS = CLUSTER == 1 ? 0 : BLOCK_M / 2 / CLUSTER_K;
-constexpr int BARRIERS_AT = SUMS_AT + 4 * TERN_WARPGROUP * SUMS * (PAIR ? 1 : BLOCKS);
+/* fp32 sums of a warpgroup that come from the other CTA, bytes: of half a row block, or the part of each that this CTA stores. */
+constexpr int SUM_BYTES = CLUSTER == 1 ? 0 : 4 * TERN_WARPGROUP * BLOCK_M / 2 / CLUSTER_K;
+constexpr int BARRIERS_AT = SUMS_AT + SUM_BYTES * (PAIR ? share::places : BLOCKS);
 constexpr int SUM_BARRIERS_AT = BARRIERS_AT + STAGES * TERN_SLICE_BARRIERS; /* one a warpgroup */
 constexpr int LARGE_AT = SUM_BARRIERS_AT + 8 * WARPGROUPS; /* of a stage: whether scales are too large for the short way */
 
@@ -71,20 +70,21 @@ enum { ALL_THREADS = 1, PARTS = 2, OUTPUT = 3 }; /* named barriers; OUTPUT one f
 
 /* What a warp is and which k tiles its CTA has; the same for all tiles. */
 struct worker {
-    int lane, warp, n, part; /* warp within its warpgroup, and place of that along N, and in the turn of k tiles */
-    int row_tiles, k_tiles;  /* of W */
-    int k_begin, k_end;      /* k tiles of the CTA */
-    int first_tiles;         /* of these, that consumers copy */
-    int rank;                /* of the CTA in its cluster */
+    int lane, warp;         /* within its warpgroup */
+    int warpgroup, n, part; /* place of that along N, and in the turn of k tiles */
+    int row_tiles, k_tiles; /* of W */
+    int k_begin, k_end;     /* k tiles of the CTA */
+    int first_tiles;        /* of these, that consumers copy */
+    int rank;               /* of the CTA in its cluster */
 };
 
 __device__ __forceinline__ worker find_worker(const tern_args &args) {
     worker self;
     self.lane = (int)threadIdx.x % 32;
     self.warp = (int)threadIdx.x / 32 % 4;
-    const int warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
-    self.n = WARPS_K > 1 ? warpgroup % WARPS_N : warpgroup;
-    self.part = WARPS_K > 1 ? warpgroup / WARPS_N : 0;
+    self.warpgroup = (int)tern_uniform(threadIdx.x / TERN_WARPGROUP);
+    self.n = WARPS_K > 1 ? self.warpgroup % WARPS_N : self.warpgroup;
+    self.part = WARPS_K > 1 ? self.warpgroup / WARPS_N : 0;
     self.row_tiles = (int)((args.n + 15) / 16);
     self.k_tiles = (int)((args.k + TERN_TILE_K - 1) / TERN_TILE_K);
     self.rank = CLUSTER > 1 ? (int)(blockIdx.x % CLUSTER) : 0;
@@ -99,18 +99,13 @@ __device__ __forceinline__ tern_sweep start_sweep(const tern_args &args) {
     return tern_sweep_start<TILE_BLOCKS, true>(args.n, (unsigned)((args.m + BLOCK_M - 1) / BLOCK_M), blockIdx.x / CLUSTER,
                                                gridDim.x / CLUSTER);
 }
-__device__ __forceinline__ bool next_tile(tern_sweep &sweep) {
-    return tern_sweep_next<TILE_BLOCKS, 0>(sweep);
-}
-
 __device__ __forceinline__ share find_share(const tern_sweep &sweep, const worker &self) {
     return share::find(sweep, self.rank, self.k_tiles);
 }
-/* The warp's 16-row tile in slot b of its warpgroup; one outside W where that is empty. */
-__device__ __forceinline__ int own_tile(const share &mine, const worker &self, int b) {
-    return mine.empty(self.n, b) ? self.row_tiles + self.warp : (mine.first + mine.place(self.n, b)) * 4 + self.warp;
+/* Which of W's row blocks is in slot b of the warpgroup; one outside W where that is empty. */
+__device__ __forceinline__ int own_block(const share &mine, const worker &self, int b) {
+    return mine.empty(self.n, b) ? (self.row_tiles + 3) / 4 : mine.first + mine.place(self.n, b);
 }
-
 __device__ __forceinline__ void *barrier_of(unsigned char *shared, int stage, tern_slice_barrier which) {
     return tern_slice_barrier_of(shared + BARRIERS_AT, stage, which);
 }
@@ -122,9 +117,10 @@ __device__ __forceinline__ void copy_first(const tern_args &args, unsigned char 
     const worker self = find_worker(known);
     tern_sweep sweep = start_sweep(known);
     const int tiles = share::highest(sweep);
-    next_tile(sweep);
+    tern_sweep_next<TILE_BLOCKS, 0>(sweep);
     const share mine = find_share(sweep, self);
-    const tern_first_tiles of = {self.k_begin, self.first_tiles, 4 * mine.first, 4 * mine.blocks, tiles};
+    const tern_first_tiles of = {self.k_begin + mine.k_tile(0, self.k_tiles), self.first_tiles, 4 * mine.first,
+                                 4 * mine.blocks, tiles};
     tern_first_start<FIRST, BLOCK_M, CTA_TILES, groups, boxes, CONSUMERS>(known, of, shared, shared + CODES_AT,
                                                                           shared + SIDE_AT, (int)threadIdx.x);
 }
@@ -148,8 +144,10 @@ __device__ __forceinline__ void copy_stages(const worker &self, const tern_sweep
     const int first = 4 * mine.first, row = (int)sweep.tile_m * BLOCK_M;
     const int codes = 4 * mine.blocks * TILE_BYTES, side = tiles * (boxes::scale_bytes + boxes::zero_bytes);
     tern_ring_skip<STAGES>(fill, ready);
+    int k_tile = self.k_begin + mine.k_tile(ready, self.k_end - self.k_begin);
 #pragma unroll 1
-    for (int k_tile = self.k_begin + ready; k_tile < self.k_end; k_tile++) {
+    for (int i = self.k_begin + ready; i < self.k_end; i++, k_tile++) {
+        k_tile = PAIR && k_tile == self.k_end ? self.k_begin : k_tile;
         tern_barrier_wait(barrier_of(shared, fill.stage, TERN_EMPTY), fill.parity);
         if (self.lane == 0) {
             void *landed = barrier_of(shared, fill.stage, TERN_LANDED), *full = barrier_of(shared, fill.stage, TERN_FULL);
@@ -186,7 +184,7 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         tern_tensor_map_acquire(maps + X_MAP * TERN_TENSOR_MAP), boxes::acquire_maps(maps);
     tern_sweep sweep = start_sweep(args);
     int ready = self.first_tiles;
-    while (next_tile(sweep)) {
+    while (tern_sweep_next<TILE_BLOCKS, 0>(sweep)) {
         const int count = self.k_end - self.k_begin;
         if (CLUSTER > 1)
             tern_cluster_arrive();
@@ -198,7 +196,7 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
             copy_stages(self, sweep, maps, shared, tiles, share::step(start_sweep(args)), ready, fill);
         ready = 0;
         __syncwarp();
-        if (WARPS_K > 1 || find_share(sweep, self).divided)
+        if (WARPS_K > 1)
             tern_block_sync(ALL_THREADS, THREADS); /* the ring is free again */
         if (CLUSTER > 1)
             tern_cluster_wait();
@@ -261,9 +259,6 @@ __device__ __forceinline__ void issue_chunk(float (&sum)[COUNT], const tern_wgmm
     tern_wgmma_commit();
 }
 
-__device__ __forceinline__ void release(unsigned char *shared, int stage, int lane) {
-    tern_warp_arrive(barrier_of(shared, stage, TERN_EMPTY), lane, stage >= 0);
-}
 __device__ __forceinline__ void await_stage(consumer &state, unsigned char *shared) {
     tern_barrier_wait(barrier_of(shared, state.ring.stage, TERN_FULL), state.ring.parity);
     if (SHORT_WAY)
@@ -284,12 +279,15 @@ template <int ACTIVE> struct k_loop {
     unsigned scale; /* of sums */
     fragments a[CHUNKS];
 
+    __device__ __forceinline__ int following() const {
+        return PAIR && k_tile + 1 == self.k_end ? self.k_begin : k_tile + WARPS_K;
+    }
     __device__ __forceinline__ void multiply(int u) {
         const int b = u / CHUNKS, step = u % CHUNKS * CHUNK;
         issue_chunk(SCALE_SUMS ? state.part : state.sum[b], x, step, a[u % CHUNKS]);
         tern_wgmma_wait<CHUNKS - 1>(); /* the registers of the next chunk are free */
         if (u == CHUNKS - 2)           /* and so is the stage before */
-            release(shared, released, self.lane);
+            tern_warp_arrive(barrier_of(shared, released, TERN_EMPTY), self.lane, released >= 0);
         if (SCALE_SUMS && step * 16 % groups::scale_k == 0)
             scale = tern_shared_load_4(shared + here.scales[WARPS_N > 1 && b == ROW_BLOCKS - 1] + b * BLOCK_SIDE +
                                        32 * groups::slot(k_tile, step / 2));
@@ -304,7 +302,7 @@ template <int ACTIVE> struct k_loop {
             at = find_places(state, self.lane);
         }
         if (after < UNITS || more)
-            load_chunk(state, shared, at, self.lane, k_tile + after / UNITS * WARPS_K, after / CHUNKS % ACTIVE,
+            load_chunk(state, shared, at, self.lane, after < UNITS ? k_tile : following(), after / CHUNKS % ACTIVE,
                        after % CHUNKS * CHUNK);
         if (SCALE_SUMS && next % CHUNKS * CHUNK * 16 % groups::scale_k == 0) {
             tern_wgmma_wait<0>();
@@ -343,13 +341,13 @@ __device__ __forceinline__ void multiply_tiles(const worker &self, consumer &sta
         loop.template prepare<ASK>(loop.UNITS - 1);
         loop.released = stage;
         loop.x.move(state.ring.stage - stage);
-        loop.k_tile += WARPS_K;
+        loop.k_tile = loop.following();
     }
     tern_wgmma_wait<0>();
 #pragma unroll
     for (int b = 0; b < ACTIVE; b++)
         tern_wgmma_pin(state.sum[b]);
-    release(shared, loop.released, self.lane);
+    tern_warp_arrive(barrier_of(shared, loop.released, TERN_EMPTY), self.lane);
     tern_ring_advance<STAGES, WARPS_K>(state.ring);
 }
 
@@ -360,7 +358,7 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
         if (!GROUPED || b == 0)
             state.zero[GROUPED ? 0 : b] = tern_zero_biases<BITS>(ZERO, ZERO);
         if (!GROUPED && HAS_ZEROS)
-            state.zero[b] = tern_row_zeros<BITS>(args, own_tile(mine, self, b), self.row_tiles, self.lane);
+            state.zero[b] = tern_row_zeros<BITS>(args, 4 * own_block(mine, self, b) + self.warp, self.row_tiles, self.lane);
 #pragma unroll
         for (int i = 0; i < BLOCK_M / 2; i++)
             state.sum[b][i] = 0.0f;
@@ -372,41 +370,39 @@ __device__ __forceinline__ void start_sums(const tern_args &args, const share &m
 /* ---- sums to y ---- */
 
 constexpr int STORED =
-    (ROW_BLOCKS + WARPS_K - 1) / WARPS_K; /* row blocks: warpgroups that take k tiles in turn divide theirs */
+    (ROW_BLOCKS + WARPS_K - 1) / WARPS_K; /* row blocks: warpgroups that take turns at k tiles divide theirs */
 
-/* Adds up; then the warpgroup has the sums that it stores. Those of warpgroups that took k tiles in turn, or
- * divided K of a row block, meet in the ring, which is idle.
- * Of a pair, rank 0 gets the shared row block, the warpgroup's last slot. */
-__device__ __forceinline__ void add_up(const share &mine, const worker &self, consumer &state, unsigned char *shared) {
-    if (WARPS_K > 1)
-        tern_parts_sum<WARPS_K, CONSUMERS>(state.sum, shared + self.n * ((WARPS_K - 1) * ROW_BLOCKS * 256 * BLOCK_M),
-                                           self.part, mine.slots(self.n), PARTS);
-    if (WARPS_N > 1)
-        tern_items_sum<WARPS_N, CONSUMERS>(state.sum[ROW_BLOCKS - 1], shared, mine.divided, self.n, mine.owner(self.n),
-                                           mine.behind(self.n), PARTS);
-    if (WARPS_K > 1 || mine.divided) {
-        tern_fence_async();
-        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
-    }
-    if (CLUSTER > 1) {
-        const int blocks = tern_parts_share<WARPS_K>(mine.slots(self.n), self.part), group = self.part * WARPS_N + self.n;
-        const int first = !PAIR ? 0 : mine.has_half(self.n) && !mine.gives(self.n) ? blocks - 1 : blocks;
-        if (tern_pair_sum<PAIR, STORED>(state.sum, shared + SUMS_AT, self.n * ROW_BLOCKS + self.part, WARPS_K, first, blocks,
-                                        shared + SUM_BARRIERS_AT + 8 * group, state.sums_parity, self.rank))
-            state.sums_parity ^= 1;
-    }
+/* Rounds and stores y: the sums of `blocks` row blocks, from row x_row of x on. */
+template <int SLOTS, int COUNT>
+__device__ __forceinline__ void store_sums(const tern_args &args, long long x_row, const share &mine, const worker &self,
+                                           int blocks, float (&sum)[SLOTS][COUNT], unsigned char *shared) {
+    unsigned char *slots = shared + OUTPUT_AT + self.warpgroup * 4 * TERN_STORE_SLOT;
+    const tern_store to = {slots, OUTPUT + self.warpgroup, self.warp, self.lane, x_row, 0};
+    const auto place = [&](int i) { return own_block(mine, self, i * WARPS_K + self.part); };
+    tern_store_blocks<!GROUPED, STORED>(args, to, blocks, place, self.row_tiles, sum);
 }
 
-/* Rounds and stores y. */
-__device__ __forceinline__ void store_sums(const tern_args &args, long long x_row, const share &mine, const worker &self,
-                                           consumer &state, unsigned char *shared) {
-    const int warpgroup = self.part * WARPS_N + self.n;
-    unsigned char *slots = shared + OUTPUT_AT + warpgroup * 4 * TERN_STORE_SLOT;
-    const tern_store to = {slots, OUTPUT + warpgroup, self.warp, self.lane, x_row, PAIR ? 0 : self.rank};
-    const int given = self.rank == 1 && mine.has_half(self.n) && !mine.gives(self.n) ? 1 : 0;
-    tern_store_blocks<CLUSTER_K, STORED, !GROUPED>(
-        args, to, tern_parts_share<WARPS_K>(mine.slots(self.n), self.part) - given,
-        [&](int i) { return own_tile(mine, self, i * WARPS_K + self.part); }, self.row_tiles, state.sum);
+/* Adds up, then stores what the warpgroup has. Sums of warpgroups that took k tiles in turn meet in the ring, which is idle; of two blocks that split K each
+ * adds up and stores half of the rows of x. */
+__device__ __forceinline__ void finish(const tern_args &args, long long x_row, const share &mine, const worker &self,
+                                       consumer &state, unsigned char *shared) {
+    const int slots = mine.slots(self.n), blocks = tern_parts_share<WARPS_K>(slots, self.part);
+    unsigned char *places = shared + SUMS_AT, *barriers = shared + SUM_BARRIERS_AT;
+    if (WARPS_K > 1) {
+        tern_parts_sum<WARPS_K, CONSUMERS>(state.sum, shared + self.n * ((WARPS_K - 1) * ROW_BLOCKS * 256 * BLOCK_M),
+                                           self.part, slots, PARTS);
+        tern_fence_async();
+        tern_block_arrive(ALL_THREADS, THREADS); /* the ring is free again */
+    } else if (WARPS_N > 1 || PAIR)
+        tern_items_sum<CONSUMERS>(mine, self.n, state.sum[ROW_BLOCKS - 1], shared, places, barriers, state.sums_parity,
+                                  PARTS);
+    if constexpr (CLUSTER_K > 1) {
+        float own[STORED][BLOCK_M / 4];
+        tern_pair_sum<WARPS_K>(state.sum, own, places + SUM_BYTES * (self.n * ROW_BLOCKS + self.part), blocks,
+                               barriers + 8 * self.warpgroup, state.sums_parity, self.rank);
+        store_sums(args, x_row + self.rank * (BLOCK_M / 2), mine, self, blocks, own, shared);
+    } else
+        store_sums(args, x_row, mine, self, blocks, state.sum, shared);
 }
 
 /* All k tiles that are the warpgroup's. Its last slot may have something to do in some of them only. Those that take k tiles in turn all have
@@ -427,15 +423,20 @@ __device__ __forceinline__ void multiply(const share &mine, const worker &self, 
 #pragma unroll 1
     for (int segment = 0; segment < 3; segment++) {
         const int begin = segment == 0 ? 0 : segment == 1 ? last.begin : last.end;
-        const int end = segment == 0 ? last.begin : segment == 1 ? last.end : count, k_tile = self.k_begin + begin;
-        if (begin >= end)
-            continue;
-        if (segment == 1)
-            multiply_tiles<ROW_BLOCKS>(self, state, shared, k_tile, end - begin);
-        else if constexpr (ROW_BLOCKS > 1)
-            multiply_tiles<ROW_BLOCKS - 1>(self, state, shared, k_tile, end - begin);
-        else
-            tern_slices_pass<STAGES, 1>(shared + BARRIERS_AT, state.ring, end - begin, self.lane);
+        const int end = segment == 0 ? last.begin : segment == 1 ? last.end : count;
+        const int k_tile = self.k_begin + mine.k_tile(begin, count);
+        if (begin < end) {
+            if (segment == 1)
+                multiply_tiles<ROW_BLOCKS>(self, state, shared, k_tile, end - begin);
+            else if constexpr (ROW_BLOCKS > 1)
+                multiply_tiles<ROW_BLOCKS - 1>(self, state, shared, k_tile, end - begin);
+            else
+                tern_slices_pass<STAGES, 1>(shared + BARRIERS_AT, state.ring, end - begin, self.lane);
+        }
+        if (PAIR && segment == 1) { /* while products go on with what is not shared */
+            tern_cluster_wait();
+            tern_shared_give(mine, self.n, state.sum[ROW_BLOCKS - 1], shared + SUMS_AT, shared + SUM_BARRIERS_AT);
+        }
     }
 }
 
@@ -445,14 +446,13 @@ __device__ __forceinline__ void consume(const tern_args &args, unsigned char *sh
     state.ring = {0, 0}, state.sums_parity = 0;
     shared = tern_shared_kept(shared);
     tern_sweep sweep = start_sweep(args);
-    while (next_tile(sweep)) {
+    while (tern_sweep_next<TILE_BLOCKS, 0>(sweep)) {
         if (CLUSTER > 1)
             tern_cluster_arrive(); /* sums of the tile before have been read */
         const share mine = find_share(sweep, self);
         start_sums(args, mine, self, state);
         multiply(mine, self, state, shared);
-        add_up(mine, self, state, shared);
-        store_sums(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
+        finish(args, (long long)sweep.tile_m * BLOCK_M, mine, self, state, shared);
     }
 }
 

@@ -2,7 +2,7 @@
 
 -- Bytes of shared memory: the ring (x, codes, scales and zeros), output slots, sums from the other CTA, barriers. 64-row blocks times groups of a k tile
 -- have 128 bytes of scales and 64 of zeros each.
-local smem = "STAGES*(256*BLOCK_M+1024*WARPS_N*ROW_BLOCKS*BITS+128*ceil_div((2+HAS_ZEROS)*WARPS_N*ROW_BLOCKS*(GROUP%128==0?1:1+ceil_div(96,GROUP)),2)+28)+8328*WARPS_N*WARPS_K+(2*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M"
+local smem = "STAGES*(256*BLOCK_M+1024*WARPS_N*ROW_BLOCKS*BITS+128*ceil_div((2+HAS_ZEROS)*WARPS_N*ROW_BLOCKS*(GROUP%128==0?1:1+ceil_div(96,GROUP)),2)+28)+8328*WARPS_N*WARPS_K+((4-WARPS_N%2*2)*PAIR+(CLUSTER_K-1)*WARPS_N*ROW_BLOCKS)*128*BLOCK_M"
 
 local function stage_bytes(p, problem)
     local groups = problem.group % 128 == 0 and 1 or 1 + (96 + problem.group - 1) // problem.group
@@ -104,7 +104,7 @@ end
 local stages = { 4, 6, 8, 10, 12, 16 } -- two warps take turns at them
 local function ring_rule(p, problem, gpu)
     local stage, room = stage_bytes(p, problem), gpu.smem_block_bytes - 8328 * p.WARPS_N * p.WARPS_K
-        - (2 * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
+        - ((4 - p.WARPS_N % 2 * 2) * p.PAIR + (p.CLUSTER_K - 1) * p.WARPS_N * p.ROW_BLOCKS) * 128 * p.BLOCK_M
     if p.STAGES * stage > room then
         return "the ring does not fit in shared memory"
     end

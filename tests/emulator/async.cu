@@ -69,6 +69,28 @@ extern "C" __global__ void async_cluster(struct tern_args args) {
     ((int *)args.y)[blockIdx.x * blockDim.x + threadIdx.x] = mine[threadIdx.x];
 }
 
+// Block 0 waits for the cluster as soon as it has arrived, block 1 only after block 0 has come out of its wait.
+extern "C" __global__ void async_cluster_split(struct tern_args args) {
+    unsigned char *shared = (unsigned char *)tern_emu_dynamic_shared();
+    if (threadIdx.x == 0)
+        tern_emu_mbarrier_init(shared, 32);
+    __syncthreads();
+    tern_emu_cluster_arrive();
+    if (blockIdx.x == 0) {
+        tern_emu_cluster_wait();
+        tern_emu_mbarrier_arrive(tern_emu_cluster_map(shared, 1));
+    } else {
+        tern_emu_mbarrier_wait(shared, 0);
+        tern_emu_cluster_wait();
+    }
+    ((int *)args.y)[32 * blockIdx.x + threadIdx.x] = (int)blockIdx.x;
+}
+extern "C" __global__ void async_cluster_no_arrive(struct tern_args) { tern_emu_cluster_wait(); }
+extern "C" __global__ void async_cluster_twice(struct tern_args) {
+    tern_emu_cluster_arrive();
+    tern_emu_cluster_arrive();
+}
+
 // Lane t of each block of a pair sends 16 bytes to the other, which waits for the barrier (wait false: does not) and reads.
 __device__ static void sends(const struct tern_args &args, bool wait) {
     unsigned char *shared = (unsigned char *)tern_emu_dynamic_shared();

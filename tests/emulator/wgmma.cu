@@ -173,8 +173,6 @@ template <int CLUSTER, int ROW_BLOCKS, int UNITS> static void owners(const struc
             const int b = units::block_of(i, rank), unit = units::unit_of(i, rank);
             if (i >= units::most || b >= args.m || unit >= UNITS)
                 tern_emu_fault("owners: a unit that is not there");
-            if (units::owner(b, unit) != rank || units::index(b, unit) != i)
-                tern_emu_fault("owners: a unit has another owner");
             ((unsigned *)args.y)[b * UNITS + unit]++;
         }
 }
@@ -328,9 +326,9 @@ template <bool PAIR> static void share_tile(const struct tern_args &args) {
             if (block < 0 || block >= blocks || b >= mine.slots(n) + (given ? SLOTS : 0))
                 tern_emu_fault("share: a row block outside the tile, or a slot that is not stored");
             sums[block] += !given;
-            for (int k = 0; k < k_tiles; k++)
-                if (b < SLOTS - 1 || (k >= last.begin && k < last.end)) {
-                    done[block * k_tiles + k]++;
+            for (int i = 0; i < k_tiles; i++) // in the block's order
+                if (b < SLOTS - 1 || (i >= last.begin && i < last.end)) {
+                    done[block * k_tiles + mine.k_tile(i, k_tiles)]++;
                     work[n]++;
                 }
         }

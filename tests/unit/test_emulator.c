@@ -183,6 +183,26 @@ static void clusters_share_memory(void **state) {
         assert_int_equal(y[i], 1000 * ((i / 256 + 7) % 8) + i % 256);
 }
 
+/* Arriving at the barrier of a cluster and waiting there are two things, each done once a phase. */
+static void clusters_arrive_before_they_wait(void **state) {
+    (void)state;
+    int y[2 * 32];
+    struct tern_error err = {0};
+    struct emulator_case c = {
+        .entry = "async_cluster_split", .blocks = 2, .block = 32, .cluster = 2, .smem = 64, .y_bytes = sizeof y};
+    for (int order = 0; order <= TERN_EMU_SHUFFLED; order++) {
+        c.order = (enum tern_emu_order)order;
+        if (emulator_launch(&async, &c, y, &err) != TERN_OK)
+            fail_msg("%s", err.text);
+        for (int i = 0; i < 2 * 32; i++)
+            assert_int_equal(y[i], i / 32);
+    }
+    c.entry = "async_cluster_no_arrive";
+    emulator_expect_fault(&async, &c, "waits that has not arrived");
+    c.entry = "async_cluster_twice";
+    emulator_expect_fault(&async, &c, "arrives again before it has waited");
+}
+
 static void stores_arrive_at_their_barrier(void **state) {
     (void)state;
     int y[2 * 128];
@@ -259,6 +279,7 @@ int main(void) {
         cmocka_unit_test(copies_arrive_at_their_wait),
         cmocka_unit_test(bulk_copies_arrive_at_their_barrier),
         cmocka_unit_test(clusters_share_memory),
+        cmocka_unit_test(clusters_arrive_before_they_wait),
         cmocka_unit_test(stores_arrive_at_their_barrier),
         cmocka_unit_test(late_memory_arrives_at_the_wait),
     };

@@ -108,8 +108,15 @@ inline int tern_emu_cluster_size(void) {
 inline void *tern_emu_cluster_map(void *shared, int rank) {
     return TERN_EMU_CALL cluster_map(shared, rank);
 }
+inline void tern_emu_cluster_arrive(void) {
+    TERN_EMU_CALL cluster_arrive();
+}
+inline void tern_emu_cluster_wait(void) {
+    TERN_EMU_CALL cluster_wait("cluster barrier", 0);
+}
 inline void tern_emu_cluster_sync(void) {
-    TERN_EMU_CALL cluster_sync("cluster barrier", 0);
+    tern_emu_cluster_arrive();
+    tern_emu_cluster_wait();
 }
 }
 #if defined(__has_feature) /* clang; gcc defines the macro itself */

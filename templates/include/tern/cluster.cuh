@@ -22,14 +22,16 @@ __device__ __forceinline__ void tern_cluster_sync() {
 // only barriers that are published (bulk.cuh) are visible behind it: a release would wait for all memory accesses on their way,
 // about a thousand cycles ahead of the first load.
 __device__ __forceinline__ void tern_cluster_arrive() {
-#if !defined(TERN_EMULATOR) && __CUDA_ARCH__ >= 900
+#ifdef TERN_EMULATOR
+    tern_emu_cluster_arrive();
+#elif __CUDA_ARCH__ >= 900
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" : : : "memory");
 #endif
 }
 __device__ __forceinline__ void tern_cluster_wait() {
 #ifdef TERN_EMULATOR
-    tern_emu_cluster_sync();
+    tern_emu_cluster_wait();
 #elif __CUDA_ARCH__ >= 900
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
@@ -92,6 +94,34 @@ __device__ __forceinline__ void tern_cluster_send(void *shared, void *barrier, i
                      : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"((unsigned)__cvta_generic_to_shared(barrier)),
                        "r"(rank), "f"(value[0]), "f"(value[1])
                      : "memory");
+#endif
+}
+
+// The same in two steps, for several stores: where `shared` lies in block `rank`, and a store of four floats there.
+#ifdef TERN_EMULATOR
+typedef unsigned char *tern_cluster_place;
+#else
+typedef unsigned tern_cluster_place;
+#endif
+__device__ __forceinline__ tern_cluster_place tern_cluster_at(void *shared, int rank) {
+#ifdef TERN_EMULATOR
+    return (unsigned char *)tern_emu_cluster_map(shared, rank);
+#else
+    unsigned place = 0;
+#if __CUDA_ARCH__ >= 900
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+#endif
+    return place;
+#endif
+}
+__device__ __forceinline__ void tern_cluster_send_to(tern_cluster_place to, tern_cluster_place barrier, const float *value) {
+#ifdef TERN_EMULATOR
+    tern_emu_store_async(to, value, 16, barrier);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2, %3, %4, %5}, [%1];"
+                 :
+                 : "r"(to), "r"(barrier), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+                 : "memory");
 #endif
 }
 

@@ -16,22 +16,24 @@ __device__ __forceinline__ void tern_part_sum(float (&sum)[ROW_BLOCKS][COUNT], u
     constexpr int QUADS = ROW_BLOCKS * COUNT / 4, PART = WARPS_N * QUADS * TERN_WARPGROUP;
     float4 *slots = reinterpret_cast<float4 *>(shared) + n * QUADS * TERN_WARPGROUP + threadIdx.x % TERN_WARPGROUP;
     tern_block_sync(barrier, THREADS);
+    if (part > 0)
 #pragma unroll
-    for (int i = 0; i < QUADS; i++) {
-        const float *d = &sum[4 * i / COUNT][4 * i % COUNT];
-        if (part > 0 && 4 * i / COUNT < active)
+        for (int i = 0; i < QUADS; i++) {
+            const float *d = &sum[4 * i / COUNT][4 * i % COUNT];
+            if (4 * i / COUNT >= active)
+                break;
             slots[(part - 1) * PART + i * TERN_WARPGROUP] = float4{d[0], d[1], d[2], d[3]};
-    }
+        }
     tern_block_sync(barrier, THREADS);
     if (part > 0)
         return;
+#pragma unroll 1 // cold code, and short
+    for (int other = 0; other < PARTS - 1; other++, slots += PART)
 #pragma unroll
-    for (int i = 0; i < QUADS; i++)
-#pragma unroll
-        for (int other = 0; other < PARTS - 1; other++) {
+        for (int i = 0; i < QUADS; i++) {
             if (4 * i / COUNT >= active)
                 break;
-            const float4 more = slots[other * PART + i * TERN_WARPGROUP];
+            const float4 more = slots[i * TERN_WARPGROUP];
             float *d = &sum[4 * i / COUNT][4 * i % COUNT];
             d[0] += more.x;
             d[1] += more.y;

@@ -210,20 +210,39 @@ __device__ __forceinline__ void tern_stmatrix_x4_trans(void *row, const unsigned
 }
 
 // Turning fp32 fragments (16 rows, two 8-column tiles: d[0..3], d[4..7] as in mma.m16n8k16) by way of a slot of shared
-// memory: put rounds them to the type of y, times scale, plus bias (row g, row g + 8); after a barrier get gives rows 8 * half .. + 7 of a
+// memory: put rounds them to the type of y and leaves them at `row`, the lane's in the slot; after a barrier get gives rows 8 * half .. + 7 of a
 // column, 0..15. The exclusive-or spreads the eight addresses of a matrix over the banks.
 #define TERN_TURN_SLOT 512 /* bytes */
+__device__ __forceinline__ unsigned char *tern_turn_row(unsigned char *slot, int lane) {
+    const int row = lane / 16 * 8 + lane % 8;
+    return slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1));
+}
+template <int BF16> __device__ __forceinline__ void tern_turn_put(unsigned char *row, const float *d) {
+    const unsigned value[4] = {tern_pair_round<BF16>(d[0], d[1]), tern_pair_round<BF16>(d[2], d[3]),
+                               tern_pair_round<BF16>(d[4], d[5]), tern_pair_round<BF16>(d[6], d[7])};
+    tern_stmatrix_x4_trans(row, value);
+}
+// The same times scale, plus bias (row g, row g + 8).
 template <int BF16>
 __device__ __forceinline__ void tern_turn_put(unsigned char *slot, const float *d, float2 scale, float2 bias, int lane) {
-    const int row = lane / 16 * 8 + lane % 8;
-    const unsigned value[4] = {tern_pair_round<BF16>(fmaf(d[0], scale.x, bias.x), fmaf(d[1], scale.x, bias.x)),
-                               tern_pair_round<BF16>(fmaf(d[2], scale.y, bias.y), fmaf(d[3], scale.y, bias.y)),
-                               tern_pair_round<BF16>(fmaf(d[4], scale.x, bias.x), fmaf(d[5], scale.x, bias.x)),
-                               tern_pair_round<BF16>(fmaf(d[6], scale.y, bias.y), fmaf(d[7], scale.y, bias.y))};
-    tern_stmatrix_x4_trans(slot + 32 * row + 16 * (lane / 8 % 2 ^ (row >> 2 & 1)), value);
+    float out[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        out[e] = fmaf(d[e], e / 2 % 2 ? scale.y : scale.x, e / 2 % 2 ? bias.y : bias.x);
+    tern_turn_put<BF16>(tern_turn_row(slot, lane), out);
 }
 __device__ __forceinline__ uint4 tern_turn_get(const unsigned char *slot, int column, int half) {
     return tern_shared_load_16(slot + 32 * column + 16 * (half ^ (column >> 2 & 1)));
+}
+// Where a lane gets columns `column` (below 4) + 4 * i, of even and of odd i.
+struct tern_turned {
+    const unsigned char *even, *odd;
+};
+__device__ __forceinline__ tern_turned tern_turned_at(unsigned char *slot, int column, int half) {
+    return {tern_shared_kept(slot + 32 * column + 16 * half), tern_shared_kept(slot + 32 * column + 16 * (half ^ 1))};
+}
+__device__ __forceinline__ uint4 tern_turn_get(const tern_turned &from, int i) {
+    return tern_shared_load_16((i % 2 ? from.odd : from.even) + 128 * i);
 }
 
 // Stores 16 bytes that nobody reads again soon.

@@ -3,7 +3,7 @@
 #ifndef TERN_SUM_SHARE_CUH
 #define TERN_SUM_SHARE_CUH
 
-#include "tern/cluster.cuh"
+#include "tern/cluster_sum.cuh"
 #include "tern/pipeline.cuh"
 
 // sum[0..3] += what lies at `shared`.
@@ -59,70 +59,82 @@ __device__ __forceinline__ void tern_parts_sum(float (&sum)[ROW_BLOCKS][COUNT], 
     }
 }
 
-// Warpgroup n of WARPS_N, which divide K of some row blocks between them: gives its sums `sum` of one to its owner, if that is another, through `slots`
-// ((WARPS_N - 1) * COUNT * 512 bytes), and adds up those of all from `owner` to `behind` - 1, if it is the owner; nothing if not `divided`, which is the same
-// for all. `slots` may be in use until named barrier `barrier` of THREADS is passed; it is passed twice. The sums are moved first, by a product with 1
-// that the compiler does not know: if branches read what wgmma adds to, ptxas serialises all products (C7514).
-template <int WARPS_N, int THREADS, int COUNT>
-__device__ __forceinline__ void tern_items_sum(float (&sum)[COUNT], unsigned char *slots, bool divided, int n, int owner,
-                                               int behind, int barrier) {
+// Sums that products have added to, moved by a product with 1 that the compiler does not know: if branches read what wgmma adds to, ptxas serialises
+// all products (C7514).
+template <int COUNT> __device__ __forceinline__ void tern_sums_move(float (&to)[COUNT], const float (&sum)[COUNT]) {
     const float one = __uint_as_float(0x3F800000u + (threadIdx.x >> 10));
-    float own[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        own[i] = sum[i] * one;
-    slots += 16 * ((int)threadIdx.x % TERN_WARPGROUP);
-    if (divided) {
-        tern_block_sync(barrier, THREADS);
-        if (n != owner)
-#pragma unroll
-            for (int i = 0; i < COUNT / 4; i++)
-                tern_shared_store_16(slots + 16 * TERN_WARPGROUP * ((n - 1) * (COUNT / 4) + i), tern_four_bits(&own[4 * i]));
-        tern_block_sync(barrier, THREADS);
-        for (int other = n + 1; n == owner && other < behind; other++)
-#pragma unroll
-            for (int i = 0; i < COUNT / 4; i++)
-                tern_add_four(&own[4 * i], slots + 16 * TERN_WARPGROUP * ((other - 1) * (COUNT / 4) + i));
-    }
-#pragma unroll
-    for (int i = 0; i < COUNT; i++)
-        sum[i] = own[i];
+        to[i] = sum[i] * one;
 }
 
-// Two blocks of a cluster that split K: block `rank` gets its half of the sums of each row block first .. end - 1, in `sum` where they are,
-// or (ONE) block 0 all and block 1 none. The other's go to it by asynchronous stores that its barrier counts (one arrival, `parity`), so that
-// nobody waits but who gets some: true. The places, QUADS of 16 bytes a thread and row block there, in `places`, those of row block b in
-// the place-th from `place` on, step `step`, are free, which the blocks tell each other: all threads of both have called tern_cluster_arrive before, and wait for it here
-// or by tern_cluster_wait.
-template <bool ONE, int BLOCKS, int ROW_BLOCKS, int COUNT>
-__device__ __forceinline__ bool tern_pair_sum(float (&sum)[ROW_BLOCKS][COUNT], unsigned char *places, int place, int step,
-                                              int first, int end, void *barrier, int parity, int rank) {
-    constexpr int QUADS = COUNT / 4 / (ONE ? 1 : 2);
+// A warpgroup leaves its sums for another one in `place`, COUNT * 512 bytes.
+template <int COUNT> __device__ __forceinline__ void tern_sums_leave(const float (&sum)[COUNT], unsigned char *place) {
+    int at = 16 * ((int)threadIdx.x % TERN_WARPGROUP);
+    tern_hide(at); // or it is kept all along
+    place += at;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4)
+        tern_shared_store_16(place + 4 * TERN_WARPGROUP * i, tern_four_bits(&sum[i]));
+}
+
+// Adds those of `count` places to its own: of the first `sent` from `from` on, of the rest from `left` on.
+template <int COUNT>
+__device__ __forceinline__ void tern_sums_collect(float (&sum)[COUNT], const unsigned char *from, int sent,
+                                                  const unsigned char *left, int count) {
+    int at = 16 * ((int)threadIdx.x % TERN_WARPGROUP);
+    tern_hide(at); // as above
+    from += at, left += at;
+#pragma unroll 1
+    for (int p = 0; p < count; p++) {
+        const unsigned char *place = p < sent ? from : left;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += 4)
+            tern_shared_add_floats(*reinterpret_cast<float(*)[4]>(&sum[i]), place + 4 * TERN_WARPGROUP * i);
+        (p < sent ? from : left) += 4 * TERN_WARPGROUP * COUNT;
+    }
+}
+
+// Two blocks of a cluster that split K: block `rank` adds up that half of the sums of the first `blocks` row blocks, `own`, and gives the other half to the other
+// block, by asynchronous stores that its barrier counts (one arrival; `parity` changes when it was waited for). `places` has room for COUNT / 2 sums of each thread
+// and row block, for every STEP-th row block from `places` on; that it is free, the blocks tell each other: all threads of both have called tern_cluster_arrive
+// before, and wait for it here or by tern_cluster_wait. What branches read is moved first, as above.
+template <int STEP, int BLOCKS, int ROW_BLOCKS, int COUNT>
+__device__ __forceinline__ void tern_pair_sum(const float (&sum)[ROW_BLOCKS][COUNT], float (&own)[BLOCKS][COUNT / 2],
+                                              unsigned char *places, int blocks, void *barrier, int &parity, int rank) {
+    constexpr int HALF = COUNT / 2, PIECE = 16 * TERN_WARPGROUP,
+                  BLOCK = HALF / 4 * PIECE; // 4 sums of each thread; of a row block
+    float other[BLOCKS][HALF];
+#pragma unroll
+    for (int i = 0; i < BLOCKS * HALF; i++) {
+        const float low = sum[i / HALF][i % HALF], high = sum[i / HALF][i % HALF + HALF];
+        own[i / HALF][i % HALF] = rank == 0 ? low : high;
+        other[i / HALF][i % HALF] = rank == 0 ? high : low;
+    }
     tern_cluster_wait();
+    if (blocks == 0)
+        return;
+    int at = 16 * ((int)threadIdx.x % TERN_WARPGROUP);
+    tern_hide(at); // or it is found anew for each of the stores
+    const tern_cluster_place to = tern_cluster_at(places + at, rank ^ 1), full = tern_cluster_at(barrier, rank ^ 1);
 #pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
+    for (int b = 0; b < BLOCKS; b++) {
+        if (b >= blocks)
+            break;
 #pragma unroll
-        for (int i = 0; i < COUNT / 4; i++) {
-            const float four[4] = {sum[b][4 * i], sum[b][4 * i + 1], sum[b][4 * i + 2], sum[b][4 * i + 3]};
-            const int index = (ONE ? 0 : place + b * step) * QUADS + i % QUADS;
-            if (b >= first && b < end && i / QUADS != rank)
-                tern_cluster_send(places + 16 * (TERN_WARPGROUP * index + (int)threadIdx.x % TERN_WARPGROUP), barrier,
-                                  i / QUADS, four);
-        }
-    if (first >= end || (ONE && rank == 1))
-        return false;
-    if (threadIdx.x % TERN_WARPGROUP == 0)
-        tern_barrier_arrive_expect(barrier, 16 * TERN_WARPGROUP * QUADS * (end - first));
-    tern_barrier_wait(barrier, parity);
+        for (int i = 0; i < HALF; i += 4)
+            tern_cluster_send_to(to + b * STEP * BLOCK + i / 4 * PIECE, full, &other[b][i]);
+    }
+    tern_sums_await(barrier, parity, BLOCK * blocks);
+    parity ^= 1;
 #pragma unroll
-    for (int b = 0; b < BLOCKS; b++)
+    for (int b = 0; b < BLOCKS; b++) {
+        if (b >= blocks)
+            break;
 #pragma unroll
-        for (int i = 0; i < COUNT / 4; i++)
-            if (b >= first && b < end && i / QUADS == rank) {
-                const int index = (ONE ? 0 : place + b * step) * QUADS + i % QUADS;
-                tern_add_four(&sum[b][4 * i], places + 16 * (TERN_WARPGROUP * index + (int)threadIdx.x % TERN_WARPGROUP));
-            }
-    return true;
+        for (int i = 0; i < HALF; i += 4)
+            tern_add_four(&own[b][i], places + at + b * STEP * BLOCK + i / 4 * PIECE);
+    }
 }
 
 #endif

@@ -12,13 +12,6 @@ template <int CLUSTER, int ROW_BLOCKS, int UNITS> struct tern_units {
     static constexpr int share = even ? UNITS / CLUSTER : 1; // units of a row block that one block owns
     static constexpr int most = even ? ROW_BLOCKS * share : (ROW_BLOCKS * UNITS + CLUSTER - 1) / CLUSTER; // of all
 
-    // Owner of a unit, and which of the owner's it is.
-    static constexpr __host__ __device__ int owner(int b, int unit) {
-        return even ? unit / share : (b * UNITS + unit) % CLUSTER;
-    }
-    static constexpr __host__ __device__ int index(int b, int unit) {
-        return even ? b * share + unit % share : (b * UNITS + unit) / CLUSTER;
-    }
     // The index-th unit of block `rank`: its row block, and which it is there.
     static constexpr __host__ __device__ int block_of(int index, int rank) {
         return even ? index / share : (index * CLUSTER + rank) / UNITS;

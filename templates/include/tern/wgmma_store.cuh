@@ -6,7 +6,6 @@
 
 #include "tern/bias.cuh"
 #include "tern/pipeline.cuh"
-#include "tern/unit_owner.cuh"
 
 // Bytes of shared memory of a warp that stores up to `units` times 16 rows of x at once (4, 2 or 1); 32 spread the four of a warpgroup
 // over the banks.
@@ -68,55 +67,80 @@ __device__ __forceinline__ tern_zero_bias tern_row_zeros(const tern_args &args, 
     return tern_zero_biases<BITS>(zeros[0], zeros[1]);
 }
 
-// The same for row blocks 0 .. blocks - 1, BLOCKS at most, one after the other, four units of 16 rows of x at a time, of whichever row
-// blocks: each warp stores one, and few barriers are passed. Owners of units as in unit_owner.cuh; to.rank counts from the warpgroup's first
-// block on. `place` gives the warp's 16-row tile in a row block. With ROW_SCALES the sums are multiplied by one scale a row.
-template <int CLUSTER, int BLOCKS, bool ROW_SCALES, int ROW_BLOCKS, int COUNT, typename PLACE>
-__device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks,
-                                                  const PLACE &place, int row_tiles, const float (&sum)[ROW_BLOCKS][COUNT]) {
-    typedef struct tern_units<CLUSTER, BLOCKS, COUNT / 8> units;
-    const int lane = to.lane, chunk = lane % 8, own = units::count(blocks, to.rank);
-    unsigned char *mine = to.slots + to.warp * TERN_STORE_SLOT;
-    const unsigned char *from =
-        to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT; // the unit that this warp stores
-    const long long pitch = 4 * args.n;                                    // of rows that a lane stores one after the other
+// A unit of 16 rows of x, 8 sums a thread, of a row block: which of W's that is, and which unit of those from to.x_row on.
+struct tern_unit {
+    int row_block, unit;
+};
+
+// Sums of `count` units times one scale a row (ROW_SCALES), plus the bias. `place` as below.
+template <bool ROW_SCALES, int UNITS, typename PLACE>
+__device__ __forceinline__ void tern_units_scale(const tern_args &args, const tern_store &to, int count, const PLACE &place,
+                                                 int row_tiles, float (&sum)[UNITS][8]) {
 #pragma unroll
-    for (int first = 0; first < units::most; first += 4) {
-        if (first >= own)
+    for (int i = 0; i < UNITS; i++) {
+        if (i >= count)
+            break;
+        const int tile = 4 * place(i).row_block + to.warp;
+        const float2 scale = ROW_SCALES ? tern_row_scales(args, tile, row_tiles, to.lane) : float2{1.0f, 1.0f};
+        const float2 bias = tern_bias_of_rows<BF16>(args, 16LL * tile + to.lane / 4);
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            sum[i][e] = fmaf(sum[i][e], e / 2 % 2 ? scale.y : scale.x, e / 2 % 2 ? bias.y : bias.x);
+    }
+}
+
+// The same as tern_store_sums for units 0 .. count - 1, UNITS at most, of whichever row blocks, four at a time: each warp stores one, and few barriers are passed.
+// `place` tells which tern_unit each is. With ROW_SCALES the sums are multiplied by one scale a row.
+// All of it is cold code that runs once: what most layers do not have, scales and biases, is beside the way, and nothing is asked twice.
+template <bool ROW_SCALES, int UNITS, typename PLACE>
+__device__ __forceinline__ void tern_store_units(const tern_args &args, const tern_store &to, int count, const PLACE &place,
+                                                 int row_tiles, float (&sum)[UNITS][8]) {
+    if (ROW_SCALES || args.bias)
+        tern_units_scale<ROW_SCALES>(args, to, count, place, row_tiles, sum);
+    int lane = to.lane;
+    tern_hide(lane); // what is made of it would else be made ahead of the loop over k, and kept
+    const int chunk = lane % 8;
+    unsigned char *mine = tern_shared_kept(tern_turn_row(to.slots + to.warp * TERN_STORE_SLOT, lane));
+    const tern_turned from = // of the unit that this warp stores
+        tern_turned_at(to.slots + chunk / 2 * TERN_STORE_SLOT + to.warp * TERN_TURN_SLOT, lane / 8, lane % 2);
+    const long long pitch = 4 * args.n;                   // of rows that a lane stores one after the other
+    const int left = (int)(args.m - to.x_row) - lane / 8; // rows of x from the lane's first on
+    unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + lane / 8) * args.n + 8 * chunk;
+#pragma unroll
+    for (int first = 0; first < UNITS; first += 4) {
+        if (first >= count)
             break;
 #pragma unroll
-        for (int i = 0; i < 4 && first + i < units::most; i++) {
-            if (first + i >= own)
+        for (int i = 0; i < 4 && first + i < UNITS; i++) {
+            if (first + i >= count)
                 break;
-            const int tile = place(units::block_of(first + i, to.rank));
-            float d[8];
-#pragma unroll
-            for (int rank = 0; rank < CLUSTER; rank++) /* indices of registers must be constants */
-#pragma unroll
-                for (int e = 0; e < 8; e++)
-                    if (units::block_of(first + i, rank) < BLOCKS)
-                        d[e] = rank == 0 || to.rank == rank
-                                   ? sum[units::block_of(first + i, rank)][8 * units::unit_of(first + i, rank) + e]
-                                   : d[e];
-            tern_turn_put<BF16>(mine + i * TERN_TURN_SLOT, d,
-                                ROW_SCALES ? tern_row_scales(args, tile, row_tiles, lane) : float2{1.0f, 1.0f},
-                                tern_bias_of_rows<BF16>(args, 16LL * tile + lane / 4), lane);
+            tern_turn_put<BF16>(mine + i * TERN_TURN_SLOT, sum[first + i]);
         }
         tern_block_sync(to.barrier, TERN_WARPGROUP);
-        const int item = first + to.warp, row = 16 * units::unit_of(item, to.rank) + lane / 8;
-        const long long n = 16LL * (place(units::block_of(item, to.rank)) - to.warp) + 8 * chunk,
-                        rows = item < own && n < args.n ? args.m - to.x_row - row : 0;
-        unsigned short *y = static_cast<unsigned short *>(args.y) + (to.x_row + row) * args.n + n;
-        uint4 out[4];
+        const tern_unit at = place(first + to.warp);
+        const unsigned n = 64u * (unsigned)at.row_block;
+        const int rows = first + to.warp < count && n + 8 * chunk < (unsigned)args.n ? left - 16 * at.unit : 0;
+        unsigned short *out = y + 16 * at.unit * args.n + n;
+        uint4 row[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) // of all rows, in short code, which is cold
-            out[i] = tern_turn_get(from, 4 * i + lane / 8, lane % 2);
+        for (int i = 0; i < 4; i++) // of all rows, in short code
+            row[i] = tern_turn_get(from, i);
 #pragma unroll
-        for (int i = 0; i < 4; i++, y += pitch)
+        for (int i = 0; i < 4; i++, out += pitch)
             if (4 * i < rows)
-                tern_store_stream_16(y, out[i]);
+                tern_store_stream_16(out, row[i]);
         tern_block_sync(to.barrier, TERN_WARPGROUP);
     }
+}
+
+// The same for all units of row blocks 0 .. blocks - 1, BLOCKS at most. `place` tells which of W's a row block is.
+template <bool ROW_SCALES, int BLOCKS, int ROW_BLOCKS, int COUNT, typename PLACE>
+__device__ __forceinline__ void tern_store_blocks(const tern_args &args, const tern_store &to, int blocks,
+                                                  const PLACE &place, int row_tiles, float (&sum)[ROW_BLOCKS][COUNT]) {
+    constexpr int UNITS = COUNT / 8; // of a row block
+    const auto unit = [&](unsigned i) -> tern_unit { return {place((int)(i / UNITS)), (int)(i % UNITS)}; };
+    tern_store_units<ROW_SCALES>(args, to, UNITS * blocks, unit, row_tiles,
+                                 *reinterpret_cast<float(*)[BLOCKS * UNITS][8]>(&sum));
 }
 
 #endif
