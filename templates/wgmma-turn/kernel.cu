@@ -189,7 +189,7 @@ __device__ __forceinline__ void produce(const tern_args &args, const worker &sel
         if (CLUSTER > 1)
             tern_cluster_arrive();
         if (ROLE == TURN)
-            tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, count, fill, self.lane);
+            tern_slices_turn<STAGES, BLOCK_M>(shared, shared + BARRIERS_AT, self.warp - 2, ready, count, fill, self.lane);
         if (ROLE == CHECK && SHORT_WAY)
             check_stages(self, shared, tiles, fill);
         if (ROLE == COPY)
@@ -493,8 +493,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tern_wgmma_turn(const s
     } else {
         copy_first(args, shared);
         tern_block_meet();
+        tern_first_expect<FIRST, CONSUMERS>(shared + BARRIERS_AT, find_worker(args).first_tiles, PARTS);
         tern_registers_raise<CONSUMER_REGISTERS>();
-        tern_first_land<FIRST, CONSUMERS>(shared + BARRIERS_AT, find_worker(args).first_tiles, PARTS);
         consume(args, shared);
     }
 }

@@ -71,16 +71,16 @@ __device__ __forceinline__ void tern_first_start(const tern_args &args, const te
         tern_first_copy<2 * TERN_TILE_K, THREADS, ROWS, ROWS>(x + i * (2 * ROWS * TERN_TILE_K), {args.x, 2 * args.k, args.m},
                                                               0, 2 * TERN_TILE_K * (of.k_tile + i), i < of.count ? ROWS : 0,
                                                               thread);
-    tern_cp_async_commit();
 }
 
-// Waits for them and says to the `barriers` of the stages that they have landed, in place of the copy engine. The same THREADS threads call, `barrier` is a
+// Has the barrier of what landed in the first stage wait for all of them, in the place of the copy engine's bytes: nobody else need, who has work until then. What
+// waits for it fences, for the tensor cores, and as the copy engine writes to the same places later. The same THREADS threads call, `barrier` is a
 // named one.
 template <int FIRST, int THREADS>
-__device__ __forceinline__ void tern_first_land(unsigned char *barriers, int count, int barrier) {
-    tern_cp_async_wait<0>();
-    tern_fence_async(); // the copy engine writes to the same places later
-    tern_block_sync(barrier, THREADS);
+__device__ __forceinline__ void tern_first_expect(unsigned char *barriers, int count, int barrier) {
+    if (count > 0)
+        tern_cp_async_hold(tern_slice_barrier_of(barriers, 0, TERN_LANDED));
+    tern_block_sync(barrier, THREADS); // all hold it
 #pragma unroll
     for (int i = 0; i < FIRST; i++)
         if (i < count && (int)threadIdx.x == 32 * i) {

@@ -64,6 +64,18 @@ __device__ __forceinline__ void tern_cp_async_arrive(void *barrier) {
 #endif
 }
 
+// The phase under way of the barrier does not end before all copies by cp.async that this thread started so far are complete. It expects as many
+// arrivals as without, one of which must come behind this.
+__device__ __forceinline__ void tern_cp_async_hold(void *barrier) {
+#ifdef TERN_EMULATOR
+    (void)barrier;
+    tern_emu_async_commit();
+    tern_emu_async_wait(0);
+#else
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" : : "r"(tern_shared_address(barrier)) : "memory");
+#endif
+}
+
 // synccheck of compute-sanitizer takes a barrier for one place in the program, and reports warps that reach it at different ones. PTX allows those:
 // .aligned, which bar.* and __syncthreads imply, is about the lanes of a warp. Builds for it (TERN_SANITIZE) use the form without.
 #ifdef TERN_SANITIZE
