@@ -1,6 +1,7 @@
 // Emulator tests of wgmma: the product, what a missing wait and a tile given back too early do, the transposition of codes;
 // the turning of x; of the sweep over output tiles, of their division along K, and of boxes copied by a tensor map.
 #include "tern/abi.h"
+#include "tern/first_copy.cuh"
 #include "tern/memory.cuh"
 #include "tern/pair_share.cuh"
 #include "tern/short_scale.cuh"
@@ -396,6 +397,42 @@ extern "C" __global__ void wgmma_turn(struct tern_args args) {
     for (int id = threadIdx.x; id < 32 * 16; id += 32) {
         const int row = id / 16, chunk = id % 16;
         memcpy((unsigned char *)args.y + 16 * id, slice + chunk / 8 * 4096 + 128 * row + 16 * (chunk % 8 ^ row % 8), 16);
+    }
+}
+
+// Four warps copy the first two slices, of four stages, and are done with the first while the warp that turns the second has not looked yet: its stage has been
+// filled again by then. y: both slices, from x, [16][256].
+extern "C" __global__ void wgmma_first_slices(struct tern_args args) {
+    TERN_SHARED_DYNAMIC(shared);
+    constexpr int SLICE = 16 * 256, GO = 4 * SLICE + 4 * TERN_SLICE_BARRIERS;
+    unsigned char *barriers = shared + 4 * SLICE;
+    const int thread = (int)threadIdx.x;
+    if (thread == 0) {
+        for (int stage = 0; stage < 4; stage++)
+            tern_slice_init(barriers, stage, 1 + TERN_WARP_ARRIVALS, 1, 1);
+        tern_barriers_init(shared + GO, 1, 1);
+    }
+    __syncthreads();
+    if (thread >= 128) {
+        const int parity = thread / 32 - 4;
+        tern_ring fill = {0, 1};
+        if (parity == 1)
+            tern_barrier_wait(shared + GO, 0);
+        tern_slices_turn<4, 16>(shared, barriers, parity, 2, 2, fill, thread % 32);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        tern_first_copy<256, 128, 16, 16>(shared + i * SLICE, {args.x, 512, 16}, 0, 256 * i, 16, thread);
+    tern_first_expect<2, 128>(barriers, 2, 1);
+    for (int i = 0; i < 2; i++) {
+        tern_barrier_wait(tern_slice_barrier_of(barriers, i, TERN_FULL), 0);
+        for (int id = thread; id < SLICE / 16; id += 128)
+            memcpy((unsigned char *)args.y + i * SLICE + 16 * id, shared + i * SLICE + 16 * id, 16);
+        tern_block_sync(1, 128);
+        if (thread == 0 && i == 0) {
+            tern_barrier_arrive(tern_slice_barrier_of(barriers, 0, TERN_LANDED)); // the next k tile
+            tern_barrier_arrive(shared + GO);
+        }
     }
 }
 

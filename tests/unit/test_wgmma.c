@@ -216,8 +216,30 @@ static void slices_of_x_are_turned(void **state) {
             assert_int_equal(y[row][(from & ~30) | (from >> 3 & 3) << 1 | (from >> 1 & 3) << 3], x[row][from]);
 }
 
-/* Each row block of each tile of x is visited once, and equally many by all workers where there are few: shares and strips.
- */
+/* A warp that turns a slice late must not wait for a phase of another stage's barrier that has passed. */
+static void first_slices_are_turned_late(void **state) {
+    (void)state;
+    static uint16_t x[16][256], y[2][2][16][64];
+    struct tern_error err = {0};
+    for (int i = 0; i < 16 * 256; i++)
+        (&x[0][0])[i] = (uint16_t)i;
+    struct emulator_case c = {.entry = "wgmma_first_slices",
+                              .blocks = 1,
+                              .block = 192,
+                              .smem = 16488,
+                              .x = x,
+                              .x_bytes = sizeof x,
+                              .y_bytes = sizeof y};
+    if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
+        fail_msg("%s", err.text);
+    for (int row = 0; row < 16; row++)
+        for (int from = 0; from < 256; from++) {
+            const int k = (from & ~30) | (from >> 3 & 3) << 1 | (from >> 1 & 3) << 3; /* as above, and swizzled */
+            assert_int_equal(y[k / 128][k / 64 % 2][row][k % 64 ^ row % 8 * 8], x[row][from]);
+        }
+}
+
+/* Each row block of each tile of x is visited once, and equally many by all workers where there are few. */
 static void sweep_visits_all_once(void **state) {
     (void)state;
     static const struct {
@@ -461,6 +483,7 @@ int main(void) {
         cmocka_unit_test(sums_are_nan_until_the_wait),
         cmocka_unit_test(misuse_is_a_fault),
         cmocka_unit_test(slices_of_x_are_turned),
+        cmocka_unit_test(first_slices_are_turned_late),
         cmocka_unit_test(columns_and_lanes_trade_places),
         cmocka_unit_test(sweep_visits_all_once),
         cmocka_unit_test(units_have_one_owner),

@@ -73,20 +73,20 @@ __device__ __forceinline__ void tern_first_start(const tern_args &args, const te
                                                               thread);
 }
 
-// Has the barrier of what landed in the first stage wait for all of them, in the place of the copy engine's bytes: nobody else need, who has work until then. What
-// waits for it fences, for the tensor cores, and as the copy engine writes to the same places later. The same THREADS threads call, `barrier` is a
-// named one.
+// Has the barriers of what landed in their stages wait for them, in the place of the copy engine's bytes: nobody else need, who has work until then. That their
+// codes are there tells who turns x (slice_turn.cuh); it fences, for the tensor cores, and as the copy engine writes to the same places later. The
+// same THREADS threads call, `barrier` is a named one.
 template <int FIRST, int THREADS>
 __device__ __forceinline__ void tern_first_expect(unsigned char *barriers, int count, int barrier) {
-    if (count > 0)
-        tern_cp_async_hold(tern_slice_barrier_of(barriers, 0, TERN_LANDED));
-    tern_block_sync(barrier, THREADS); // all hold it
 #pragma unroll
     for (int i = 0; i < FIRST; i++)
-        if (i < count && (int)threadIdx.x == 32 * i) {
+        if (i < count)
+            tern_cp_async_hold(tern_slice_barrier_of(barriers, i, TERN_LANDED));
+    tern_block_sync(barrier, THREADS); // all hold them
+#pragma unroll
+    for (int i = 0; i < FIRST; i++)
+        if (i < count && (int)threadIdx.x == 32 * i)
             tern_barrier_arrive(tern_slice_barrier_of(barriers, i, TERN_LANDED));
-            tern_barrier_arrive(tern_slice_barrier_of(barriers, i, TERN_FULL));
-        }
 }
 
 #endif

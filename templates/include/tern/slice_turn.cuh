@@ -33,10 +33,11 @@ template <int ROWS> __device__ __forceinline__ void tern_slice_turn(unsigned cha
 }
 
 // One of two warps that turn slices of a ring as they land, `count` of a tile, and make them known to the tensor cores: warp `parity` those in even
-// or odd stages, of which there must be equally many. The first `together` of them land as the first stage's barrier says (first_copy.cuh). A barrier knows the parity of its phase, no more, so a warp that came to a stage in the
-// other's place, a lap ahead of it, would take the phase before its own for it.
+// or odd stages, of which there must be equally many. A barrier knows the parity of its phase, no more, so a warp that came to a stage in the
+// other's place, a lap ahead of it, would take the phase before its own for it; nor may it wait for another stage's barrier. Where the first `ready` of
+// them have landed, so have their codes (first_copy.cuh), which nobody else says.
 template <int STAGES, int ROWS>
-__device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned char *barriers, int parity, int together,
+__device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned char *barriers, int parity, int ready,
                                                  int count, tern_ring &fill, int lane) {
     static_assert(STAGES % 2 == 0, "each warp has stages of its own");
     const int first = (parity ^ fill.stage) & 1; // a tile may begin with an odd stage
@@ -44,10 +45,13 @@ __device__ __forceinline__ void tern_slices_turn(unsigned char *ring, unsigned c
     tern_ring_skip<STAGES>(at, first);
 #pragma unroll 1
     for (int i = first; i < count; i += 2) {
-        tern_barrier_wait(tern_slice_barrier_of(barriers, i < together ? 0 : at.stage, TERN_LANDED), at.parity ^ 1);
+        void *const full = tern_slice_barrier_of(barriers, at.stage, TERN_FULL);
+        tern_barrier_wait(tern_slice_barrier_of(barriers, at.stage, TERN_LANDED), at.parity ^ 1);
         tern_slice_turn<ROWS>(ring + at.stage * (ROWS * 256), lane);
         tern_fence_async();
-        tern_warp_arrive(tern_slice_barrier_of(barriers, at.stage, TERN_FULL), lane);
+        tern_warp_arrive(full, lane);
+        if (i < ready && lane == 0)
+            tern_barrier_arrive(full);
         tern_ring_advance<STAGES, 2>(at);
     }
     tern_ring_skip<STAGES>(fill, count);
