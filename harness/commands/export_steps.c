@@ -17,7 +17,7 @@
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
 #define WORTH_A_KERNEL  0.97 /* what a runner-up has to take at most, over the table's best kernel */
 #define OVERHEAD_US     3.0  /* and no longer than that where rounds are long */
-#define REFUSED         1.2  /* what an N costs that a kernel's template refuses, and the row's not */
+#define REFUSED         1.5  /* what an N costs that a kernel's template refuses, and the row's not */
 #define FARTHEST        16   /* times the N and K of a row: its last step and band serve what lies beyond */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */

@@ -215,13 +215,15 @@ double tern_times_regret(const struct tern_times *times, const struct tern_resul
                          bool *bounded) {
     const struct tern_result *kernel = &rows->rows[tuned], *row = &rows->rows[problem];
     const struct list *list = &times->rows[problem];
-    const struct time *own = find(list, kernel, false, NULL);
+    const struct time *own = find(list, kernel, true, NULL);
     double best = INFINITY;
+    if (!own)
+        own = find(list, kernel, false, NULL);
     *bounded = !own && kernel->n == row->n && kernel->k == row->k && kernel->m > row->m;
     if (*bounded)
         own = find(&times->rows[tuned], kernel, false, NULL);
     for (size_t i = 0; i < list->count && own; i++)
-        if (!list->items[i].final && !strcmp(list->items[i].policy, own->policy) && list->items[i].us < best)
+        if (list->items[i].final == own->final && !strcmp(list->items[i].policy, own->policy) && list->items[i].us < best)
             best = list->items[i].us;
     return own && best < INFINITY ? own->us / best - 1.0 : NAN;
 }

@@ -29,7 +29,7 @@ struct tern_rules *tern_times_rules(const struct tern_times *times, const struct
  * screens; NAN if it was not tried. */
 double tern_times_us(const struct tern_times *times, const struct tern_results *rows, size_t problem,
                      const struct tern_result *kernel);
-/* Its time over the fastest candidate's that ran right there, less 1, both from screens. A kernel that was never tried there
+/* Its time over the fastest candidate's that ran right there, less 1, both from the final if it was in that, else from screens. A kernel that was never tried there
  * (its template calls it senseless for so few rows) is judged by its time at `tuned`, a problem of the same (N, K) with more
  * rows: *bounded, the regret is no larger than that. NAN if that is not known either. */
 double tern_times_regret(const struct tern_times *times, const struct tern_results *rows, size_t problem, size_t tuned,

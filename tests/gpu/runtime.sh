@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 [ -z "${TERN_CEILINGS:-}" ] || cp "$TERN_CEILINGS" "$work/t.db"
 job=("$tune" --gpu "$gpu" --shapes qwen7b --db "$work/t.db" --cache "$work/cache" --require-gpu)
-check "two layers are tuned" exits 0 "" "${job[@]}" --layers qkv,o --m 1,16,64 --formats ternary-g128,gptq4-g128 --budget 60s
+check "two layers are tuned" exits 0 "" "${job[@]}" --layers qkv,o --m 1,16,64,128 --formats ternary-g128,gptq4-g128 --budget 60s
 check "and one in e4m3" exits 0 "linear-e4m3: " "${job[@]}" --layers qkv --m 128 --formats ternary-g128 --activations e4m3 --budget 20s
 check "exported" exits 0 tern_dispatch.h "$tune" export --gpu "$gpu" --db "$work/t.db" --cache "$work/cache" -o "$work/x"
 common=(-O2 -g -Wall -Wextra -Iexamples/c -Iharness/runtime -Itemplates/include "-I$work/x")
@@ -32,9 +32,9 @@ for problem in "ternary-g128 1 3584 3584" "gptq4-g128 16 4608 3584"; do
     us=$(query "$work/t.db" "SELECT w.us FROM winner w JOIN problem p ON p.id = w.problem WHERE p.format = '$format' AND p.m = $m AND p.n = $n AND p.k = $k")
     awk -v us="$us" -v what="$problem" '{ v[$1] = $2 }
         END {
-            printf "%s %.0f ns of tern_rt over a bare launch of %.0f ns: %s\n", v["overhead_ns"] <= 300 && v["bare_ns"] > 0 ? "ok" : "not ok", v["overhead_ns"], v["bare_ns"], what
+            printf "%s %.0f ns of tern_rt over a bare launch of %.0f ns: %s\n", (v["overhead_ns"] <= 300 && v["bare_ns"] > 0 ? "ok" : "not ok"), v["overhead_ns"], v["bare_ns"], what
             ratio = us > 0 ? v["graph_us"] / us : 0
-            printf "%s %.2f us captured, the tuner said %.2f: %s\n", ratio >= 0.97 && ratio <= 1.03 ? "ok" : "not ok", v["graph_us"], us, what
+            printf "%s %.2f us captured, the tuner said %.2f: %s\n", (ratio >= 0.97 && ratio <= 1.03 ? "ok" : "not ok"), v["graph_us"], us, what
         }' "$work/cost.txt"
 done
 
