@@ -42,7 +42,7 @@ static void list_options(struct verify_options *o, struct tern_option list[VERIF
          "the winners of this database for --gpu, instead of candidates of the grids", 0, 0},
         {"shapes", 0, TERN_OPTION_INT, &o->shapes, "N", "most shapes for a candidate, 0 for all; default 0", 0, 1000},
         {"order", 0, TERN_OPTION_TEXT, &o->order, "NAME",
-         "order of emulated threads: forward, reverse, shuffled, all; default all", 0, 0},
+         "order of emulated threads: forward, reverse, shuffled, starved (one warp runs last), all; default all", 0, 0},
         {"launch", 0, TERN_OPTION_TEXT, &o->launch, "NAME",
          "plain (default), or dependent: the templates that can, behind a launch that brings x late", 0, 0},
         {"sanitize", 0, TERN_OPTION_FLAG, &o->sanitize, NULL,
@@ -91,13 +91,13 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     if (!cuda && strcmp(o->backend, "emu") != 0) {
         return tern_error_set(err, TERN_USAGE, "unknown backend '%s': emu or cuda", o->backend);
     }
-    static const char *const orders[] = {"forward", "reverse", "shuffled", "all"};
+    static const char *const orders[] = {"forward", "reverse", "shuffled", "starved", "all"};
     bool known = false;
     for (size_t i = 0; i < 4; i++) {
         known = known || strcmp(o->order, orders[i]) == 0;
     }
     if (!known) {
-        return tern_error_set(err, TERN_USAGE, "unknown order '%s': forward, reverse, shuffled or all", o->order);
+        return tern_error_set(err, TERN_USAGE, "unknown order '%s': forward, reverse, shuffled, starved or all", o->order);
     }
     if (strcmp(o->launch, "plain") != 0 && strcmp(o->launch, "dependent") != 0) {
         return tern_error_set(err, TERN_USAGE, "--launch: plain or dependent, not '%s'", o->launch);
@@ -136,7 +136,7 @@ static enum tern_status load_kernel(struct verify *v, size_t t, struct tern_erro
 
 static json_t *order_list(const struct verify *v) {
     if (strcmp(v->options.order, "all") == 0) {
-        return json_pack("[s, s, s]", "forward", "reverse", "shuffled");
+        return json_pack("[s, s, s, s]", "forward", "reverse", "shuffled", "starved");
     }
     return json_pack("[s]", v->options.order);
 }

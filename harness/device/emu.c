@@ -293,10 +293,12 @@ const struct tern_backend tern_backend_emu = {
     .synchronize = emu_synchronize,
 };
 
-/* ---- order
- * --------------------------------------------------------------------------------------------------------------------- */
-static const char *const order_names[] = {
-    [TERN_EMU_FORWARD] = "forward", [TERN_EMU_REVERSE] = "reverse", [TERN_EMU_SHUFFLED] = "shuffled"};
+/* ---- order ---- */
+
+static const char *const order_names[] = {[TERN_EMU_FORWARD] = "forward",
+                                          [TERN_EMU_REVERSE] = "reverse",
+                                          [TERN_EMU_SHUFFLED] = "shuffled",
+                                          [TERN_EMU_STARVED] = "starved"};
 
 void tern_emu_backend_set_order(void *context, enum tern_emu_order order, uint64_t seed) {
     struct emu_context *c = context;
@@ -309,7 +311,7 @@ const char *tern_emu_order_name(enum tern_emu_order order) {
 }
 
 bool tern_emu_order_parse(const char *name, enum tern_emu_order *order) {
-    for (int i = 0; i <= TERN_EMU_SHUFFLED; i++) {
+    for (int i = 0; i < TERN_EMU_ORDERS; i++) {
         if (strcmp(name, order_names[i]) == 0) {
             *order = (enum tern_emu_order)i;
             return true;

@@ -103,6 +103,14 @@ static void prepare_threads(struct tern_emu_machine *machine) {
     machine->done = 0;
     machine->bulk_count = 0;
     machine->cluster_arrived = 0;
+    if (machine->order == TERN_EMU_STARVED) {
+        const size_t warps = (machine->block_threads + 31) / 32;
+        const size_t block =
+            (size_t)tern_random_below(&machine->random, (uint64_t)machine->cluster) * machine->block_threads;
+        const size_t first = 32 * (size_t)tern_random_below(&machine->random, warps);
+        machine->starved = block + first;
+        machine->fed = block + (first + 32 < machine->block_threads ? first + 32 : machine->block_threads);
+    }
 }
 
 /* The order of the next pass. */
@@ -111,7 +119,7 @@ static void choose_turns(struct tern_emu_machine *machine) {
     for (size_t i = 0; i < n; i++) {
         machine->turn[i] = (unsigned)(machine->order == TERN_EMU_REVERSE ? n - 1 - i : i);
     }
-    if (machine->order == TERN_EMU_SHUFFLED) {
+    if (machine->order >= TERN_EMU_SHUFFLED) {
         for (size_t i = n; i > 1; i--) {
             size_t j = (size_t)tern_random_below(&machine->random, i);
             unsigned swap = machine->turn[i - 1];
@@ -138,7 +146,8 @@ static size_t run_pass(struct tern_emu_machine *machine) {
     size_t ran = 0;
     for (size_t i = 0; i < machine->thread_count && !machine->faulted; i++) {
         struct tern_emu_thread *t = &machine->threads[machine->turn[i]];
-        if (t->state == TERN_EMU_READY) {
+        const bool left_out = machine->withheld && machine->turn[i] >= machine->starved && machine->turn[i] < machine->fed;
+        if (t->state == TERN_EMU_READY && !left_out) {
             resume(machine, t);
             ran++;
         }
@@ -147,23 +156,27 @@ static size_t run_pass(struct tern_emu_machine *machine) {
 }
 
 /* A pass without progress means that every thread waits or spins: then one bulk copy may arrive, as late as the rules allow,
- * and if none is in flight the launch is stuck. */
+ * if none is in flight the starved warp has its turn, and if that does not help the launch is stuck. */
 bool tern_emu_machine_run_cluster(struct tern_emu_machine *machine) {
     prepare_threads(machine);
     choose_turns(machine);
+    machine->withheld = machine->order == TERN_EMU_STARVED;
     for (uint64_t idle = 0; machine->done < machine->thread_count;) {
         uint64_t before = machine->progress;
         size_t ran = run_pass(machine);
         if (machine->faulted) {
             return false;
         }
-        if (machine->order == TERN_EMU_SHUFFLED) {
+        if (machine->order >= TERN_EMU_SHUFFLED) {
             choose_turns(machine);
         }
         if (machine->progress != before || machine->done == machine->thread_count) {
             idle = 0;
+            machine->withheld = machine->order == TERN_EMU_STARVED;
         } else if (tern_emu_deliver_bulk(machine)) {
             idle = 0;
+        } else if (machine->withheld) {
+            machine->withheld = false;
         } else if (ran == 0 || ++idle > TERN_EMU_IDLE_PASSES) {
             tern_emu_describe_deadlock(machine);
             machine->faulted = true;

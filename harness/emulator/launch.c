@@ -142,7 +142,7 @@ static bool run_cluster(struct tern_emu_machine *machine) {
 /* Blocks run in the order of the threads: forward, reverse, or a random rotation with a random direction. */
 static bool run_grid(struct tern_emu_machine *machine, const struct tern_emu_geometry *g) {
     int64_t across = g->grid[0] / g->cluster, total = across * g->grid[1] * g->grid[2];
-    bool shuffled = machine->order == TERN_EMU_SHUFFLED;
+    bool shuffled = machine->order >= TERN_EMU_SHUFFLED;
     int64_t start = shuffled ? (int64_t)tern_random_below(&machine->random, (uint64_t)total) : 0;
     bool backward = machine->order == TERN_EMU_REVERSE || (shuffled && (tern_random_u64(&machine->random) & 1u));
     for (int64_t i = 0; i < total; i++) {

@@ -18,7 +18,9 @@
 #define TERN_EMU_MAX_THREADS 1024 /* of a block */
 #define TERN_EMU_MAX_CLUSTER 16
 
-enum tern_emu_order { TERN_EMU_FORWARD, TERN_EMU_REVERSE, TERN_EMU_SHUFFLED };
+/* Starved: shuffled, and one warp of each cluster, drawn by lot, runs only when no other can go on: as late as it may be, so that barriers
+ * pass phases that it waits for if nothing holds them. */
+enum tern_emu_order { TERN_EMU_FORWARD, TERN_EMU_REVERSE, TERN_EMU_SHUFFLED, TERN_EMU_STARVED, TERN_EMU_ORDERS };
 
 enum tern_emu_thread_state {
     TERN_EMU_READY,
@@ -95,7 +97,9 @@ struct tern_emu_machine {
     struct tern_fiber scheduler;
     struct tern_emu_thread *threads; /* of all blocks of the cluster */
     size_t thread_count, block_threads;
-    unsigned *turn; /* permutation of threads: who runs when in a pass */
+    unsigned *turn;      /* permutation of threads: who runs when in a pass */
+    size_t starved, fed; /* threads starved .. fed - 1 are left out of a pass while `withheld` */
+    bool withheld;
     struct tern_emu_block blocks[TERN_EMU_MAX_CLUSTER];
     int cluster, cluster_arrived;
     struct tern_emu_thread *current; /* NULL while the host runs */

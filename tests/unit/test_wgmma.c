@@ -60,7 +60,7 @@ static void product_is_the_plain_product(void **state) {
     struct tern_error err = {0};
     draw(&o, TERN_F16);
     for (int step = 0; step < TILE_K / K; step++) {
-        for (int order = 0; order <= TERN_EMU_SHUFFLED; order++) {
+        for (int order = 0; order < TERN_EMU_ORDERS; order++) {
             struct emulator_case c = case_of(&o, "wgmma_product", step);
             c.order = (enum tern_emu_order)order;
             if (emulator_launch(&wgmma, &c, y, &err) != TERN_OK)
