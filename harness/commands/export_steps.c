@@ -17,7 +17,8 @@
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
 #define WORTH_A_KERNEL  0.97 /* what a runner-up has to take at most, over the table's best kernel */
 #define OVERHEAD_US     3.0  /* and no longer than that where rounds are long */
-#define REFUSED         1.5  /* what an N costs that a kernel's template refuses, and the row's not */
+#define REFUSED         1.2  /* what an N costs that a kernel's template refuses, and the row's not */
+#define REFUSED_WORK    1.5  /* where its work is that of a block, which the template foretells for what it takes */
 #define FARTHEST        16   /* times the N and K of a row: its last step and band serve what lies beyond */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */
@@ -25,6 +26,7 @@ struct known {
     const struct tern_result *kernel;
     struct tern_dispatch_grid *grid;
     struct tern_rules *rules;
+    double refused;         /* times as long where they newly refuse it */
     double *us;             /* NAN: not tried there */
     int64_t *rounds, *work; /* 0: no launch */
 };
@@ -56,6 +58,7 @@ static void add_kernel(struct tern_outlook *o, const struct tern_times *times, c
         return;
     }
     k->rules = tern_times_rules(times, kernel);
+    k->refused = tern_times_busiest(times, kernel)[0] ? REFUSED_WORK : REFUSED;
     k->us = tern_alloc(group->count * sizeof *k->us);
     k->rounds = tern_alloc(group->count * sizeof *k->rounds);
     k->work = tern_alloc(group->count * sizeof *k->work);
@@ -276,7 +279,7 @@ static const struct tern_result *best_beside(struct beside *b, size_t s, const b
             return o->kernels[best].kernel;
         b->judged[at] = true;
         if (newly_refused(o, &o->kernels[best], b->row, b->n[s]))
-            b->us[at] *= REFUSED;
+            b->us[at] *= o->kernels[best].refused;
     }
 }
 

@@ -93,7 +93,7 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     }
     static const char *const orders[] = {"forward", "reverse", "shuffled", "starved", "all"};
     bool known = false;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         known = known || strcmp(o->order, orders[i]) == 0;
     }
     if (!known) {
