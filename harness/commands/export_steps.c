@@ -13,12 +13,12 @@
 /* Times foretold for wgmma-tile on an H200 (docs/dispatch.md) were 4.4 % off (rms) between two sizes where the kernel had been tried,
  * 5.1 % on one side of them. */
 #define OVERHEAD_ROUNDS 0.5  /* what does not go with the rounds: launch, first tile, last sums */
+#define OVERHEAD_US     3.0  /* of it most, for another N: rounds may be long */
 #define ROW_BLOCK       64   /* rows of W */
 #define DOUBT           1.05 /* a time from one side only has to be that much better */
 #define WORTH_A_KERNEL  0.97 /* what a runner-up has to take at most, over the table's best kernel */
-#define OVERHEAD_US     3.0  /* and no longer than that where rounds are long */
 #define REFUSED         1.2  /* what an N costs that a kernel's template refuses, and the row's not */
-#define REFUSED_WORK    1.5  /* where its work is that of a block, which the template foretells for what it takes */
+#define REFUSED_WORK    1.5  /* the same where its work is the busiest block's, which falls faster with N */
 #define FARTHEST        16   /* times the N and K of a row: its last step and band serve what lies beyond */
 
 /* A kernel that the table holds, and what is known of it at the rows of the group. */

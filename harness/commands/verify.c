@@ -10,6 +10,7 @@
 #include "core/options.h"
 #include "device/compiler.h"
 #include "device/compiler_emu.h"
+#include "device/emu.h"
 #include "device/sanitizer.h"
 #include "emulator/machine.h"
 #include "worker/interrupt.h"
@@ -91,12 +92,8 @@ static enum tern_status parse(int argc, char **argv, struct verify_options *o, s
     if (!cuda && strcmp(o->backend, "emu") != 0) {
         return tern_error_set(err, TERN_USAGE, "unknown backend '%s': emu or cuda", o->backend);
     }
-    static const char *const orders[] = {"forward", "reverse", "shuffled", "starved", "all"};
-    bool known = false;
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        known = known || strcmp(o->order, orders[i]) == 0;
-    }
-    if (!known) {
+    enum tern_emu_order order;
+    if (strcmp(o->order, "all") != 0 && !tern_emu_order_parse(o->order, &order)) {
         return tern_error_set(err, TERN_USAGE, "unknown order '%s': forward, reverse, shuffled, starved or all", o->order);
     }
     if (strcmp(o->launch, "plain") != 0 && strcmp(o->launch, "dependent") != 0) {
@@ -135,10 +132,14 @@ static enum tern_status load_kernel(struct verify *v, size_t t, struct tern_erro
 }
 
 static json_t *order_list(const struct verify *v) {
-    if (strcmp(v->options.order, "all") == 0) {
-        return json_pack("[s, s, s, s]", "forward", "reverse", "shuffled", "starved");
+    if (strcmp(v->options.order, "all") != 0) {
+        return json_pack("[s]", v->options.order);
     }
-    return json_pack("[s]", v->options.order);
+    json_t *list = json_array();
+    for (int order = 0; order < TERN_EMU_ORDERS; order++) {
+        json_array_append_new(list, json_string(tern_emu_order_name((enum tern_emu_order)order)));
+    }
+    return list;
 }
 
 static json_t *make_request(void *user, size_t index) {
